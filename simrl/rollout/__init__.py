@@ -1,0 +1,1 @@
+"""Rollout: instances that run vLLM's scheduler over groups of trajectories."""

@@ -1,0 +1,288 @@
+"""One rollout engine: vLLM's scheduler and a clock behind a small Python face.
+
+The engine may run ahead of the simulation to its next completion. If something reaches it earlier it goes back to
+its last committed state and runs to that instant instead; results do not depend on it.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from simrl.config import EngineCosts
+from simrl.rollout import scheduler, stretch
+from simrl.rollout.state import (
+    FREE,
+    NEVER_NS,
+    PAUSED_NEW,
+    SAMPLE,
+    UNPAUSED,
+    EngineState,
+    new_state,
+    with_more_samples,
+    with_more_slots,
+)
+
+NO_COST = EngineCosts(0, 0, 0, 0, 0, 0)
+SAMPLES_AHEAD = 512  # room kept for what one iteration or one pause can record
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """vLLM's scheduler options; blocks include the null block, token counts are tokens."""
+
+    blocks: int
+    block_size: int = 16
+    max_num_batched_tokens: int = 8192
+    max_num_seqs: int = 1024
+    max_model_len: int = 40960
+    long_prefill_token_threshold: int = 0
+    reserve_full_isl: bool = True
+    watermark: float = 0.0
+    prefix_caching: bool = False
+    free_order: str = "hashless_first"
+    sample_every_ns: int = NEVER_NS
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A request that ended on its own."""
+
+    trajectory: int
+    finish_ns: int
+    first_token_ns: int
+    first_version: int
+    preemptions: int
+    reprefill_tokens: int
+
+
+class StuckError(RuntimeError):
+    """An engine holds requests and can schedule none of them."""
+
+
+def build_state(options: EngineOptions, costs: EngineCosts = NO_COST, slots: int = 64) -> EngineState:
+    """Return an empty engine state with *options* and *costs*."""
+    table_blocks = options.max_model_len // options.block_size + 1
+    state = new_state(
+        blocks=options.blocks, slots=slots, prefix_caching=options.prefix_caching, table_blocks=table_blocks
+    )
+    engine = state.engine[0]
+    for name in (
+        "block_size",
+        "max_num_batched_tokens",
+        "max_num_seqs",
+        "max_model_len",
+        "long_prefill_token_threshold",
+        "reserve_full_isl",
+        "sample_every_ns",
+    ):
+        engine[name] = getattr(options, name)
+    engine["next_sample_ns"] = 0 if options.sample_every_ns < NEVER_NS else NEVER_NS
+    engine["watermark_blocks"] = int(options.watermark * options.blocks)
+    engine["append_freed"] = options.free_order == "append"
+    for name in (
+        "decode_floor_s",
+        "decode_base_s",
+        "decode_per_request_s",
+        "decode_per_context_token_s",
+        "prefill_per_token_s",
+        "prefill_per_token_context_s",
+    ):
+        engine[name] = getattr(costs, name)
+    return state
+
+
+class Engine:
+    """A rollout engine on the simulation's clock (integer ns); requests are known by their trajectory number."""
+
+    def __init__(self, options: EngineOptions, costs: EngineCosts, *, single: bool = False):
+        self.state = build_state(options, costs)
+        self._saved = build_state(options, costs)
+        self._single = single
+        self._free_slots = list(range(len(self.state.requests) - 1, -1, -1))
+        self._slots: dict[int, int] = {}
+        self._ahead = False
+        self.due_ns: int | None = None
+        """When the engine has something to tell (a completion; an iteration's end if single); None if idle."""
+
+    @property
+    def in_flight(self) -> int:
+        """Requests submitted and not finished or aborted."""
+        return len(self._slots)
+
+    def run_ahead(self) -> int | None:
+        """Run to the next completion; return its time, or None if nothing is left to run.
+
+        Raises:
+            StuckError: if requests are left that can never be scheduled.
+        """
+        self._make_room_for_samples()
+        stretch.save(self.state, self._saved)
+        while True:
+            outcome = stretch.advance(self.state, NEVER_NS, self._single)
+            if outcome != stretch.SAMPLES_FULL:
+                break
+            self.state = with_more_samples(self.state)
+        if outcome == stretch.STUCK:
+            raise StuckError(f"{len(self._slots)} requests, none can be scheduled")
+        self._ahead = True
+        self.due_ns = None if outcome == stretch.IDLE else int(self.state.engine["end_ns"][0])
+        return self.due_ns
+
+    def catch_up(self, now_ns: int) -> None:
+        """Bring the engine to *now_ns*: whatever it ran beyond is undone."""
+        if self._ahead and self.due_ns != now_ns:
+            stretch.save(self._saved, self.state)
+            while stretch.advance(self.state, now_ns, False) == stretch.SAMPLES_FULL:
+                self.state = with_more_samples(self.state)
+        self._ahead = False
+        engine = self.state.engine
+        if not engine["in_flight"][0]:
+            idle_ns = now_ns - int(engine["clock_ns"][0])
+            self._make_room_for_samples(idle_ns)
+            stretch.pass_time(self.state, now_ns)
+
+    def _make_room_for_samples(self, span_ns: int = 0) -> None:
+        engine = self.state.engine[0]
+        needed = SAMPLES_AHEAD + span_ns // int(engine["sample_every_ns"])
+        while len(self.state.samples) - int(engine["samples"]) < needed:
+            self.state = with_more_samples(self.state)
+
+    def collect(self) -> Iterator[Finished]:
+        """Yield the requests the last completion finished, in vLLM's order, and forget them."""
+        self._ahead = False
+        state = self.state
+        count = int(state.engine["finished"][0])
+        if count:
+            finish_ns = int(state.engine["clock_ns"][0]) if not count else int(state.engine["end_ns"][0])
+            state.engine["finished"] = 0
+            for slot in state.finished[:count].tolist():
+                request = state.requests[slot]
+                trajectory = int(request["trajectory"])
+                request["status"] = FREE
+                del self._slots[trajectory]
+                self._free_slots.append(slot)
+                yield Finished(
+                    trajectory=trajectory,
+                    finish_ns=finish_ns,
+                    first_token_ns=int(request["first_token_ns"]),
+                    first_version=int(request["first_version"]),
+                    preemptions=int(request["preemptions"]),
+                    reprefill_tokens=int(request["reprefill_tokens"]),
+                )
+
+    def submit(
+        self, trajectory: int, prompt_tokens: int, target_tokens: int, prefix_key: int, prefix_tokens: int
+    ) -> None:
+        """Queue a request; the engine must have caught up to the present."""
+        if not self._free_slots:
+            slots = len(self.state.requests)
+            self.state = with_more_slots(self.state)
+            self._saved = with_more_slots(self._saved)
+            self._free_slots = list(range(2 * slots - 1, slots - 1, -1))
+        slot = self._free_slots.pop()
+        self._slots[trajectory] = slot
+        scheduler.submit(self.state, slot, trajectory, prompt_tokens, target_tokens, prefix_key, prefix_tokens)
+
+    def abort(self, trajectory: int) -> np.void:
+        """Abort a request and return its record as it stood; the engine must have caught up to the present."""
+        slot = self._slots.pop(trajectory)
+        record = self.state.requests[slot].copy()
+        scheduler.abort(self.state, slot)
+        self._free_slots.insert(0, slot)  # not reused at once: the iteration under way may still name it
+        return record  # type: ignore[no-any-return]
+
+    def generated(self, *, with_iteration_under_way: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Return trajectory numbers and tokens generated so far of all requests, in slot order.
+
+        Args:
+            with_iteration_under_way: count the token the running iteration is about to give.
+        """
+        slots = np.fromiter(self._slots.values(), np.int64, len(self._slots))
+        requests = self.state.requests[slots]
+        tokens = requests["generated_tokens"].copy()
+        if with_iteration_under_way and self.state.engine["in_flight"][0]:
+            known = requests["prompt_tokens"] + requests["generated_tokens"]
+            tokens += (requests["scheduled_tokens"] > 0) & (requests["computed_tokens"] == known)
+        return requests["trajectory"], tokens
+
+    def open_requests(self) -> np.ndarray:
+        """Return the records of all requests that are neither finished nor aborted."""
+        return self.state.requests[np.fromiter(self._slots.values(), np.int64, len(self._slots))]
+
+    def set_version(self, version: int, hold_until_ns: int) -> None:
+        """Load weights *version*; the next iteration starts no earlier than *hold_until_ns*."""
+        engine = self.state.engine
+        engine["version"] = version
+        engine["hold_until_ns"] = hold_until_ns
+        if not engine["in_flight"][0]:
+            self._make_room_for_samples(hold_until_ns - int(engine["clock_ns"][0]))
+            stretch.pass_time(self.state, hold_until_ns)
+
+    def drop_kv_in_place(self) -> None:
+        """Recompute all KV under the weights to come, order kept, once the iteration under way has ended."""
+        if self.state.engine["in_flight"][0]:
+            self.state.engine["reset_pending"] = 1
+        else:
+            scheduler.reset_running(self.state)
+
+    def abort_and_resubmit_all(self) -> None:
+        """Abort all requests at once and queue them again in order of arrival, prompt and partial output together."""
+        scheduler.resubmit_all(self.state)
+
+    def pause_admission(self, paused: bool) -> None:
+        """Stop or restart admission from the waiting queue; running requests go on."""
+        self.state.engine["paused"] = PAUSED_NEW if paused else UNPAUSED
+
+    @property
+    def running(self) -> int:
+        """Requests that hold KV blocks."""
+        return int(self.state.engine["running"][0])
+
+    @property
+    def kv_usage(self) -> float:
+        """Share of the usable KV blocks in use."""
+        engine = self.state.engine[0]
+        return 1.0 - float(engine["free_blocks"]) / float(engine["usable_blocks"])
+
+    @property
+    def samples(self) -> np.ndarray:
+        """The timeline recorded so far, SAMPLE rows."""
+        return self.state.samples[: int(self.state.engine["samples"][0])]
+
+
+__all__ = ["NO_COST", "SAMPLE", "Engine", "EngineOptions", "Finished", "StuckError", "build_state", "compile_engine"]
+
+
+def compile_engine(say: object = None) -> float:
+    """Compile the engine, or load it from the cache, by running a tiny case; return the seconds it took.
+
+    Args:
+        say: called with one line if it takes more than a second.
+    """
+    started = time.monotonic()
+    timer = threading.Timer(1.0, say, ["compiling the rollout engine (once; it is cached) ..."]) if say else None  # type: ignore[arg-type]
+    if timer:
+        timer.daemon = True
+        timer.start()
+    for caching in (False, True):
+        engine = Engine(EngineOptions(blocks=64, prefix_caching=caching, max_model_len=512), NO_COST)
+        engine.submit(0, 20, 3, 0, 20)
+        engine.run_ahead()
+        engine.catch_up(0)
+        engine.submit(1, 20, 3, 0, 20)
+        engine.run_ahead()
+        list(engine.collect())
+        engine.catch_up(0)
+        engine.abort_and_resubmit_all()
+        engine.drop_kv_in_place()
+        engine.set_version(1, 0)
+        if engine.in_flight:
+            engine.abort(1) if 1 in engine._slots else engine.abort(0)
+    if timer:
+        timer.cancel()
+    return time.monotonic() - started
