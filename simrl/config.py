@@ -46,7 +46,7 @@ def fraction(key: str, value: float | None) -> None:
         raise ConfigError(key, value, "must be above 0 and at most 1")
 
 
-@dataclass(frozen=True)
+@dataclass(unsafe_hash=True)  # frozen in spirit only: OmegaConf would not let a file fill a nested frozen one
 class EngineCosts:
     """Coefficients of one iteration of a rollout instance; see :mod:`simrl.cost.iteration` for the formula."""
 
@@ -301,8 +301,6 @@ class RolloutConfig:
     """Share of the blocks kept free at admission (vLLM >= 0.30)."""
     free_order: str = "hashless_first"
     """hashless_first (vLLM >= 0.30) | append: where freed blocks enter the free queue."""
-    resubmit_order: str = "interrupted_first"
-    """interrupted_first | new_first: who enters the queue first after a weight update that aborts."""
     stepping: str = "stretch"
     """stretch | iteration: simulate decode stretches in closed form, or every iteration by itself (same results)."""
     sample_every_s: float = 10.0
@@ -321,7 +319,6 @@ class RolloutConfig:
         if not 0 <= self.watermark < 1:
             raise ConfigError("rollout.watermark", self.watermark, "must be at least 0 and below 1")
         one_of("rollout.free_order", self.free_order, ("hashless_first", "append"))
-        one_of("rollout.resubmit_order", self.resubmit_order, ("interrupted_first", "new_first"))
         one_of("rollout.stepping", self.stepping, ("stretch", "iteration"))
         more_than("rollout.sample_every_s", self.sample_every_s, 0)
 

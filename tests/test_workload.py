@@ -370,6 +370,12 @@ def test_missing_column_is_refused(tmp_path, extension):
     assert message.endswith("choose one of group, prompt_tokens, response_tokens")
 
 
+def test_column_names_do_not_break_the_line(tmp_path):
+    """A column name with a line break still makes a message of one line."""
+    (tmp_path / "t.jsonl").write_text('{"group": 1, "a\\nb": 3}\n')
+    assert refusal(tmp_path / "t.jsonl").endswith("choose one of group, a b")
+
+
 def test_doubled_column_is_refused(tmp_path):
     """A CSV column that occurs twice is ambiguous."""
     (tmp_path / "t.csv").write_text("group,prompt_tokens,group,response_tokens\na,1,a,1\n")
@@ -440,7 +446,7 @@ def test_file_without_rows_is_refused(tmp_path):
     assert "the trace has no rows" in refusal(tmp_path / "t.parquet")
 
 
-@pytest.mark.parametrize("line", [b'{"group": 1,', b"\xff\xfe", b"nonsense"])
+@pytest.mark.parametrize("line", [b'{"group": 1,', b"\xff\xfe", b"nonsense", b"[" * 100_000])
 def test_malformed_json_line_is_refused(tmp_path, line):
     """The message names the line of the file, blank lines counted."""
     path = write_jsonl(tmp_path / "t.jsonl", rows_of(GOOD))

@@ -216,8 +216,12 @@ class Engine:
 
     def set_version(self, version: int, hold_until_ns: int) -> None:
         """Load weights *version*; the next iteration starts no earlier than *hold_until_ns*."""
+        self.state.engine["version"] = version
+        self.hold(hold_until_ns)
+
+    def hold(self, hold_until_ns: int) -> None:
+        """Start no iteration before *hold_until_ns*."""
         engine = self.state.engine
-        engine["version"] = version
         engine["hold_until_ns"] = hold_until_ns
         if not engine["in_flight"][0]:
             self._make_room_for_samples(hold_until_ns - int(engine["clock_ns"][0]))

@@ -18,11 +18,10 @@ from simrl.rollout.scheduler import (
     update,
     waiting_slot,
 )
-from simrl.rollout.state import PAUSED_ALL, UNPAUSED, EngineState
+from simrl.rollout.state import NEVER_NS, PAUSED_ALL, UNPAUSED, EngineState
 
 # Why advance() returned.
 IDLE, REACHED, COMPLETED, STEPPED, SAMPLES_FULL, STUCK = 0, 1, 2, 3, 4, 5
-PHASES = 16  # block sizes up to this many tokens get exact phase counts
 
 
 @compiled
@@ -59,6 +58,8 @@ def sample_until(state: EngineState, end_ns: int, running: int, waiting: int, us
 def samples_fit_until(state: EngineState) -> int:
     """Return the time up to which there is room for samples."""
     engine = state.engine[0]
+    if engine.sample_every_ns >= NEVER_NS:  # no samples; the product below would overflow
+        return 2 * NEVER_NS
     return engine.next_sample_ns + (len(state.samples) - engine.samples) * engine.sample_every_ns
 
 
@@ -248,6 +249,7 @@ def decode_stretch(state: EngineState, until_ns: int) -> int:
     engine.end_ns = end_ns
     engine.anchor_iterations += iterations
     engine.iterations += iterations
+    engine.iteration_version = engine.version
     engine.decode_tokens += iterations * engine.running
     engine.finished = 0
     for place in range(engine.running):

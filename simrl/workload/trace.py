@@ -133,7 +133,7 @@ def _read_jsonl(path: Path, config: WorkloadConfig) -> Rows:
             continue
         try:
             record = json.loads(line)
-        except ValueError as error:  # JSONDecodeError, or UnicodeDecodeError for a line that isn't UTF-8
+        except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or nested too deeply
             raise ConfigError(
                 "workload.path", config.path, f"line {number} is not JSON ({_one_line(error)}); fix or remove the line"
             ) from error
@@ -192,7 +192,9 @@ def _columns(names: list[str], config: WorkloadConfig) -> list[str]:
     for key, column in zip(keys, columns, strict=True):
         if column not in names:
             raise ConfigError(
-                f"workload.{key}", column, f"no such column in {config.path}; choose one of {', '.join(names)}"
+                f"workload.{key}",
+                column,
+                f"no such column in {config.path}; choose one of {_one_line(', '.join(names))}",
             )
         if names.count(column) > 1:
             raise ConfigError(f"workload.{key}", column, f"{config.path} has several columns of that name; rename one")
@@ -287,5 +289,5 @@ def _so_many(rows: list[int]) -> str:
     return f"{len(rows)} such row{'s' if len(rows) > 1 else ''}"
 
 
-def _one_line(error: Exception) -> str:
+def _one_line(error: Exception | str) -> str:
     return " ".join(str(error).split())

@@ -1,0 +1,107 @@
+"""One simulation: from a configuration to records."""
+
+from __future__ import annotations
+
+from simpy import Environment
+
+from simrl.clock import to_ns
+from simrl.config import SimulationConfig
+from simrl.cost.iteration import engine_costs
+from simrl.cost.memory import kv_blocks
+from simrl.cost.training import step_time
+from simrl.cost.weight_sync import weight_sync_s
+from simrl.feasibility import check, check_model_len
+from simrl.records import Records, TrajectoryLog
+from simrl.rollout.cluster import Cluster
+from simrl.rollout.engine import EngineOptions, StuckError
+from simrl.staleness.books import Books
+from simrl.staleness.composition import compose_rules
+from simrl.staleness.control import Control
+from simrl.trainer import Trainer
+from simrl.workload import Workload, build_workload
+
+
+class DeadlockError(RuntimeError):
+    """Nothing can happen any more and the trainer is not done; the message tells who waits for what."""
+
+
+def engine_options(config: SimulationConfig, longest_tokens: int) -> EngineOptions:
+    """Return the scheduler options of *config*'s engines."""
+    rollout = config.rollout
+    return EngineOptions(
+        blocks=kv_blocks(config.hardware, config.model, rollout),
+        block_size=rollout.block_size,
+        max_num_batched_tokens=rollout.max_num_batched_tokens,
+        max_num_seqs=rollout.max_num_seqs,
+        max_model_len=longest_tokens + 1,  # a trajectory of exactly the longest length ends by its own length
+        long_prefill_token_threshold=rollout.long_prefill_token_threshold,
+        reserve_full_isl=rollout.reserve_full_isl,
+        watermark=rollout.watermark,
+        prefix_caching=rollout.enable_prefix_caching,
+        free_order=rollout.free_order,
+        sample_every_ns=to_ns(rollout.sample_every_s),
+    )
+
+
+def prepare(config: SimulationConfig) -> Workload:
+    """Return the workload of *config*, after every check.
+
+    Raises:
+        ConfigError: if *config* cannot run.
+    """
+    workload = build_workload(config.workload, config.seed, config.groups_per_batch, config.group_size)
+    check(config, workload)
+    return workload
+
+
+def simulate(config: SimulationConfig) -> Records:
+    """Run one simulation.
+
+    Raises:
+        ConfigError: if *config* cannot run.
+        DeadlockError: if nothing can happen any more before the last training step is done.
+    """
+    workload = prepare(config)
+    env = Environment(initial_time=0)
+    log = TrajectoryLog(config.group_size)
+    books = Books(config.groups_per_batch, config.group_size)
+    control = Control(env, compose_rules(config.framework), books, workload, log)
+    cluster = Cluster(
+        env,
+        config.rollout.instances,
+        engine_options(config, check_model_len(config, workload)),
+        engine_costs(config.hardware, config.model, config.rollout),
+        log,
+        control.trajectory_finished,
+        single=config.rollout.stepping == "iteration",
+    )
+    control.cluster = cluster
+    trainer = Trainer(
+        env,
+        config.framework,
+        config.versions,
+        control,
+        cluster,
+        log,
+        lambda lengths: step_time(config.hardware, config.model, config.trainer, lengths),
+        weight_sync_s(config.hardware, config.model, config.trainer),
+    )
+    try:
+        env.run(until=trainer.process)
+    except StuckError as stuck:
+        raise DeadlockError(f"{stuck}\n{control.waiting_picture()}") from stuck
+    except RuntimeError as stopped:
+        if trainer.process.is_alive and env.peek() == float("inf"):
+            raise DeadlockError(f"deadlock: nothing can happen any more\n{control.waiting_picture()}") from stopped
+        raise
+    cluster.close()
+    return Records(
+        trajectories=log.rows[: log.count].copy(),
+        segments=log.segments(),
+        batches=trainer.batches,
+        timelines=cluster.timelines(),
+        instances=cluster.totals(),
+        kv_blocks=engine_options(config, 1).blocks - 1,
+        duration_ns=env.now,
+        events=next(env._eid),  # noqa: SLF001 - SimPy keeps no other count of its events
+    )

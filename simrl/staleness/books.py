@@ -1,0 +1,84 @@
+"""The books of a run: every group that was admitted and what became of it. Rules read them; control writes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+RUNNING, READY, TAKEN, DROPPED, CANCELLED = "running", "ready", "taken", "dropped", "cancelled"
+
+
+@dataclass(slots=True)
+class Group:
+    """The trajectories of one prompt."""
+
+    index: int
+    """Order of admission, from 0; also the prompt's place in the workload."""
+    admission_version: int
+    """Trainer version when it was submitted."""
+    open_members: int
+    """Trajectories not finished yet."""
+    state: str = RUNNING
+    finish_version: int = -1
+    """Trainer version when its last member finished."""
+
+
+@dataclass(slots=True)
+class Books:
+    """Counts and lists of groups, as a control rule sees them."""
+
+    groups_per_batch: int
+    group_size: int
+    version: int = 0
+    """Trainer version: finished training steps whose weights are published."""
+    running: dict[int, Group] = field(default_factory=dict)
+    """By index, in order of admission."""
+    ready: dict[int, Group] = field(default_factory=dict)
+    """Finished and untaken, by index, in order of completion."""
+    admitted: int = 0
+    taken: int = 0
+    dropped: int = 0
+    cancelled: int = 0
+    waiting_for_batch: bool = False
+    """Whether the trainer waits for a batch."""
+
+    @property
+    def unconsumed(self) -> int:
+        """Groups running or ready."""
+        return len(self.running) + len(self.ready)
+
+    def age(self, group: Group) -> int:
+        """Return the versions since the group's admission."""
+        return self.version - group.admission_version
+
+    def admit(self) -> Group:
+        """Open the next group."""
+        group = Group(self.admitted, self.version, self.group_size)
+        self.running[group.index] = group
+        self.admitted += 1
+        return group
+
+    def finish(self, group: Group) -> None:
+        """Move a group whose members are all finished to the ready ones."""
+        del self.running[group.index]
+        group.state = READY
+        group.finish_version = self.version
+        self.ready[group.index] = group
+
+    def take(self, batch: list[Group]) -> None:
+        """Hand ready groups to the trainer."""
+        for group in batch:
+            del self.ready[group.index]
+            group.state = TAKEN
+        self.taken += len(batch)
+
+    def drop(self, group: Group) -> None:
+        """Throw away a ready group."""
+        del self.ready[group.index]
+        group.state = DROPPED
+        self.dropped += 1
+
+    def cancel(self, group: Group) -> None:
+        """Throw away a running group."""
+        del self.running[group.index]
+        group.state = CANCELLED
+        self.cancelled += 1

@@ -1,0 +1,45 @@
+"""L2, cancellation: which running groups are cancelled at a publish."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from simrl.config import at_least
+from simrl.staleness.books import Books, Group
+
+
+class Cancellation(Protocol):
+    """A cancellation rule."""
+
+    def stale(self, books: Books, version: int) -> list[Group]:
+        """Return the running groups to cancel when weights *version* are published."""
+
+
+@dataclass(frozen=True)
+class Never:
+    """Running groups run to their end."""
+
+    def stale(self, books: Books, version: int) -> list[Group]:  # noqa: ARG002
+        """Return none."""
+        return []
+
+
+@dataclass(frozen=True)
+class OlderThan:
+    """Groups admitted more than *max_age* versions before the published one are cancelled.
+
+    ROLL ``ReplayBuffer.gc`` (8eb27cc, 2026-08-19): at the publish of step g, groups with g - start > ratio.
+    """
+
+    max_age: int
+
+    def __post_init__(self) -> None:
+        at_least("framework.cancellation.max_age", self.max_age, 0)
+
+    def stale(self, books: Books, version: int) -> list[Group]:
+        """Return the running groups older than *max_age*."""
+        return [group for group in books.running.values() if version - group.admission_version > self.max_age]
+
+
+RULES: dict[str, type[Cancellation]] = {"never": Never, "older_than": OlderThan}

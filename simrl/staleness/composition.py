@@ -1,0 +1,52 @@
+"""Build a framework's three rules from its configuration."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, fields
+from typing import Any, NamedTuple
+
+from simrl.config import ConfigError, FrameworkConfig
+from simrl.staleness import admission, cancellation, sampling
+
+ACCEPTED = {"int": (int,), "int | None": (int, type(None)), "bool": (bool,), "str": (str,), "float": (int, float)}
+
+
+class Rules(NamedTuple):
+    """The composition: one rule for each layer."""
+
+    admission: admission.Admission
+    cancellation: cancellation.Cancellation
+    sampling: sampling.Sampling
+
+
+def build_rule(layer: str, spec: dict[str, Any], registry: dict[str, type[Any]]) -> Any:
+    """Return the rule that *spec* names, with its parameters.
+
+    Raises:
+        ConfigError: for a rule or parameter that does not exist, is missing or has the wrong type.
+    """
+    key = f"framework.{layer}"
+    name = spec.get("rule")
+    if name not in registry:
+        raise ConfigError(f"{key}.rule", name, f"must be one of {', '.join(registry)}")
+    known = {parameter.name: parameter for parameter in fields(registry[name])}
+    given = {parameter: value for parameter, value in spec.items() if parameter != "rule"}
+    for parameter, value in given.items():
+        if parameter not in known:
+            raise ConfigError(f"{key}.{parameter}", value, f"unknown; {name} takes {', '.join(known) or 'nothing'}")
+        accepted = ACCEPTED[str(known[parameter].type)]
+        if not isinstance(value, accepted) or (isinstance(value, bool) and bool not in accepted):
+            raise ConfigError(f"{key}.{parameter}", value, f"must be of type {known[parameter].type}")
+    for parameter in known.values():
+        if parameter.default is MISSING and parameter.name not in given:
+            raise ConfigError(f"{key}.{parameter.name}", None, f"give a value: {name} needs it")
+    return registry[name](**given)
+
+
+def compose_rules(framework: FrameworkConfig) -> Rules:
+    """Return the rules of *framework*."""
+    return Rules(
+        build_rule("admission", framework.admission, admission.RULES),
+        build_rule("cancellation", framework.cancellation, cancellation.RULES),
+        build_rule("sampling", framework.sampling, sampling.RULES),
+    )

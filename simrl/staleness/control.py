@@ -1,0 +1,117 @@
+"""Staleness control at work: keeps the books, asks the three rules, acts on the cluster."""
+
+from __future__ import annotations
+
+from simpy import Environment, Event
+
+from simrl.records import DROPPED_L2, DROPPED_L3, TRAINED, TrajectoryLog
+from simrl.rollout.cluster import Cluster
+from simrl.staleness.books import CANCELLED, READY, RUNNING, Books, Group
+from simrl.staleness.composition import Rules
+from simrl.workload import Workload
+
+
+class Control:
+    """A framework between trainer and rollout.
+
+    At one instant: a completion is booked, a waiting trainer takes its batch, then admission is asked. After a
+    publish: stale groups are cancelled, interrupted requests are queued again, then new ones are admitted.
+    """
+
+    def __init__(self, env: Environment, rules: Rules, books: Books, workload: Workload, log: TrajectoryLog):
+        self.env = env
+        self.rules = rules
+        self.books = books
+        self._workload = workload
+        self._log = log
+        self._groups: dict[int, Group] = {}
+        self._batch_taken: Event | None = None
+        self.cluster: Cluster
+
+    def admit(self) -> None:
+        """Submit as many groups as admission has room for."""
+        while (room := self.rules.admission.room(self.books)) > 0:
+            for _ in range(room):
+                self._submit(self.books.admit())
+
+    def _submit(self, group: Group) -> None:
+        prompt_tokens, responses = self._workload.lengths(group.index)
+        self._groups[group.index] = group
+        first = self._log.open_group(group.index, group.admission_version, self.env.now, prompt_tokens, responses)
+        for member, response_tokens in enumerate(responses.tolist()):
+            self.cluster.submit(first + member, prompt_tokens, response_tokens, group.index)
+
+    def trajectory_finished(self, trajectory: int) -> None:
+        """Book a finished trajectory; the last one of a group makes the group ready."""
+        group = self._groups[trajectory // self.books.group_size]
+        group.open_members -= 1
+        if group.open_members == 0 and group.state == RUNNING:
+            self.books.finish(group)
+            self._offer()
+            self.admit()
+
+    def next_batch(self) -> Event:
+        """Return an event that brings the trainer its next batch, a list of groups."""
+        self._batch_taken = Event(self.env)
+        taken = self._batch_taken
+        self.books.waiting_for_batch = True
+        self._offer()
+        self.admit()
+        return taken
+
+    def _offer(self) -> None:
+        """Let a waiting trainer sample: drop what is stale, replace it, and take a batch if there is one."""
+        if self._batch_taken is None:
+            return
+        while stale := self.rules.sampling.stale(self.books):
+            for group in stale:
+                self.books.drop(group)
+                self._close(group, DROPPED_L3)
+            self.admit()
+        batch = self.rules.sampling.batch(self.books)
+        if batch is None:
+            return
+        self.books.take(batch)
+        for group in batch:
+            self._close(group, TRAINED)
+            self._log.members(group.index)["consumed_version"] = self.books.version
+        self.books.waiting_for_batch = False
+        taken, self._batch_taken = self._batch_taken, None
+        taken.succeed(batch)
+
+    def cancel_stale(self, version: int) -> None:
+        """Cancel what the cancellation rule gives up when *version* is published."""
+        for group in self.rules.cancellation.stale(self.books, version):
+            self.books.cancel(group)
+            first = group.index * self.books.group_size
+            for trajectory in range(first, first + self.books.group_size):
+                if self._log.rows[trajectory]["finish_ns"] < 0:
+                    self.cluster.abort(trajectory)
+            self._close(group, DROPPED_L2)
+
+    def _close(self, group: Group, fate: int) -> None:
+        self._log.members(group.index)["fate"] = fate
+        del self._groups[group.index]
+
+    def waiting_picture(self) -> str:
+        """Return one line a party: who waits for what (for a deadlock's report)."""
+        books = self.books
+        states = {state: 0 for state in (RUNNING, READY, CANCELLED)}
+        states[RUNNING], states[READY], states[CANCELLED] = len(books.running), len(books.ready), books.cancelled
+        lines = [
+            f"trainer: at version {books.version}, "
+            + ("waits for a batch" if books.waiting_for_batch else "is not waiting for a batch")
+            + f" of {books.groups_per_batch} groups; {len(books.ready)} are ready, of admission versions "
+            + str(sorted({group.admission_version for group in books.ready.values()})),
+            f"admission: {books.admitted} admitted, {books.taken} taken, {books.dropped} dropped, "
+            f"{books.cancelled} cancelled; room for {self.rules.admission.room(books)} more",
+            f"groups running: {len(books.running)}, of admission versions "
+            + str(sorted({group.admission_version for group in books.running.values()})),
+        ]
+        for instance in self.cluster.instances:
+            engine = instance.engine
+            lines.append(
+                f"instance {instance.index}: {engine.in_flight} requests in flight, {engine.running} running, "
+                f"KV {engine.kv_usage:.0%} used"
+            )
+        return "\n".join(lines)

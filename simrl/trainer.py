@@ -1,0 +1,90 @@
+"""The trainer as a SimPy process: take a batch, recompute log-probs, update, publish."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from simpy import Environment, Event
+
+from simrl.clock import TRAINER, Alarm, to_ns
+from simrl.config import FrameworkConfig
+from simrl.cost.training import StepTime
+from simrl.records import Batch, TrajectoryLog
+from simrl.rollout.cluster import Cluster
+from simrl.staleness.books import Group
+from simrl.staleness.control import Control
+
+
+class Trainer:
+    """Runs *versions* training steps.
+
+    Args:
+        env: the simulation.
+        framework: which phases overlap with rollout, and how weights are updated.
+        versions: steps to run.
+        control: where batches come from.
+        cluster: where weights go.
+        log: lengths of the trajectories of a batch.
+        step_time: lengths (tokens, one a trajectory) -> seconds of log-prob and update.
+        sync_s: how long a publish holds the engines, s.
+    """
+
+    def __init__(
+        self,
+        env: Environment,
+        framework: FrameworkConfig,
+        versions: int,
+        control: Control,
+        cluster: Cluster,
+        log: TrajectoryLog,
+        step_time: Callable[[np.ndarray], StepTime],
+        sync_s: float,
+    ):
+        self.env = env
+        self._framework = framework
+        self._versions = versions
+        self._control = control
+        self._cluster = cluster
+        self._log = log
+        self._step_time = step_time
+        self._sync_ns = to_ns(sync_s)
+        self.batches: list[Batch] = []
+        self.process = env.process(self._run())
+
+    def _run(self) -> Iterator[Event]:
+        self._control.admit()
+        for version in range(self._versions):
+            wait_ns = self.env.now
+            groups: list[Group] = yield self._control.next_batch()
+            start_ns = self.env.now
+            time = self._step_time(self._lengths(groups))
+            if self._framework.logprob_recompute:
+                yield from self._phase(time.logprob_s, overlap=self._framework.overlap_logprob)
+            update_ns = self.env.now
+            yield from self._phase(time.update_s, overlap=self._framework.overlap_update)
+            end_ns = self.env.now
+            if version + 1 < self._versions:  # nobody would use the last step's weights
+                yield from self._publish(version + 1)
+            self.batches.append(Batch(version, wait_ns, start_ns, update_ns, end_ns, self.env.now))
+
+    def _lengths(self, groups: list[Group]) -> np.ndarray:
+        rows = np.concatenate([self._log.members(group.index) for group in groups])
+        return rows["prompt_tokens"] + rows["response_tokens"]  # type: ignore[no-any-return]
+
+    def _phase(self, seconds: float, *, overlap: bool) -> Iterator[Event]:
+        duration_ns = to_ns(seconds)
+        if not overlap:
+            self._cluster.hold(self.env.now + duration_ns)
+        yield Alarm(self.env, duration_ns, TRAINER)
+
+    def _publish(self, version: int) -> Iterator[Event]:
+        mode = self._framework.weight_update
+        if mode == "drain":
+            yield from self._cluster.drain()
+        self._control.cancel_stale(version)
+        self._cluster.update_weights(version, mode, self.env.now + self._sync_ns)
+        if self._sync_ns:
+            yield Alarm(self.env, self._sync_ns, TRAINER)
+        self._control.books.version = version
+        self._control.admit()

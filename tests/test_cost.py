@@ -1,0 +1,413 @@
+"""Rules of the cost model: memory, iterations, training steps, weight syncs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+from omegaconf import OmegaConf
+
+from simrl.config import (
+    STANDINGS,
+    ConfigError,
+    EngineCosts,
+    HardwareConfig,
+    ModelConfig,
+    RolloutConfig,
+    TrainerConfig,
+)
+from simrl.cost.iteration import derived_costs, engine_costs, iteration_s, weakest
+from simrl.cost.memory import kv_blocks, kv_bytes_per_token, multiplied_parameters, parameter_count, weight_bytes
+from simrl.cost.provenance import provenance
+from simrl.cost.training import forward_flops, micro_batches, pipeline_s, step_time
+from simrl.cost.weight_sync import weight_sync_s
+
+CONF = Path(__file__).parents[1] / "conf"
+ROLLOUT = RolloutConfig(name="test", engine="vllm")
+COSTS = EngineCosts(
+    decode_floor_s=7e-3,
+    decode_base_s=5e-3,
+    decode_per_request_s=1e-4,
+    decode_per_context_token_s=1e-7,
+    prefill_per_token_s=1e-4,
+    prefill_per_token_context_s=4e-9,
+)
+
+# Totals of the model cards and, for Llama, of Meta's paper; parameters
+PUBLIC_TOTALS = {
+    "qwen3_8b": 8.19e9,
+    "qwen3_4b": 4.02e9,
+    "qwen3_14b": 14.77e9,
+    "qwen3_32b": 32.76e9,
+    "qwen3_30b_a3b": 30.53e9,
+    "qwen2_5_7b": 7.62e9,
+    "llama3_1_8b": 8.03e9,
+}
+HARDWARE = ("h20", "h100", "h800", "h200", "a100", "l40s", "b200", "mi300x")
+
+
+def load(group, schema, name):
+    """Load one file of conf/ into its schema, types checked."""
+    values = OmegaConf.to_container(OmegaConf.load(CONF / group / f"{name}.yaml"))
+    del values["defaults"]
+    if "measured" in values:  # OmegaConf makes frozen schemas read-only, so it cannot merge into the nested one
+        values["measured"] = {key: EngineCosts(**costs) for key, costs in values["measured"].items()}
+    return OmegaConf.to_object(OmegaConf.structured(schema(**values)))
+
+
+def hardware(name="h20"):
+    """One file of conf/hardware."""
+    return load("hardware", HardwareConfig, name)
+
+
+def model(name="qwen3_8b"):
+    """One file of conf/model."""
+    return load("model", ModelConfig, name)
+
+
+def trainer(name="megatron", **changes):
+    """One file of conf/trainer, changed."""
+    return replace(load("trainer", TrainerConfig, name), **changes)
+
+
+def article_batch():
+    """128 lengths with the article's moments: 1.33e6 tokens, sum of squares 2.14e10, some at the cap."""
+    quantiles = np.array([NormalDist().inv_cdf((i + 0.5) / 128) for i in range(128)])
+    response = np.minimum(np.exp(8.99 + 0.725 * quantiles), 38912)
+    return np.round(response + 150).astype(np.int64)
+
+
+# --- the files of conf/
+
+
+@pytest.mark.parametrize(
+    ("group", "schema"), [("hardware", HardwareConfig), ("model", ModelConfig), ("trainer", TrainerConfig)]
+)
+def test_every_file_loads_under_its_own_name(group, schema):
+    """A file of conf/ fits its schema, starts from it and is called what its name key says."""
+    files = sorted((CONF / group).glob("*.yaml"))
+    assert files
+    for file in files:
+        assert load(group, schema, file.stem).name == file.stem
+        assert OmegaConf.load(file)["defaults"] == ["schema/base@_here_", "_self_"]
+
+
+@pytest.mark.parametrize("group", ["hardware", "model", "trainer"])
+def test_every_value_has_a_source_beside_it(group):
+    """A value in conf/ carries a comment behind it or on the line above."""
+    for file in (CONF / group).glob("*.yaml"):
+        lines = file.read_text().splitlines()
+        for above, line in pairwise(lines):
+            key, _, value = line.partition(":")
+            if value.strip() and not key.lstrip().startswith(("#", "- ")) and " # " not in line:
+                assert above.lstrip().startswith("#"), f"{file.name}: {line}"
+
+
+@pytest.mark.parametrize("name", HARDWARE)
+def test_every_efficiency_states_how_far_it_can_be_trusted(name):
+    """A hardware file gives the standing of each efficiency and of the reserved memory."""
+    efficiencies = {key for key in HardwareConfig.__dataclass_fields__ if key.endswith("_efficiency")}
+    assert set(hardware(name).standing) == efficiencies | {"reserved_bytes"}
+
+
+# --- memory
+
+
+@pytest.mark.parametrize(("name", "total"), PUBLIC_TOTALS.items())
+def test_parameters_match_the_published_total(name, total):
+    """The count from the shape is the published total, to its last published digit or so."""
+    assert parameter_count(model(name)) == pytest.approx(total, rel=1e-3)
+
+
+def test_parameters_of_qwen3_8b_are_exact():
+    """Half of the 16,381,470,720 bytes of the bf16 checkpoint."""
+    assert parameter_count(model()) == 8_190_735_360
+    assert weight_bytes(model()) == 16_381_470_720
+
+
+def test_multiplied_parameters_leave_the_embedding_out():
+    """A token is multiplied with everything but the embedding; the 7.57e9 of Qwen3-8B."""
+    assert multiplied_parameters(model()) == pytest.approx(7.57e9, rel=1e-3)
+    assert parameter_count(model()) - multiplied_parameters(model()) == pytest.approx(151936 * 4096, rel=1e-3)
+
+
+def test_multiplied_parameters_count_a_tied_head():
+    """Sharing the head's weights with the embedding saves memory, not work."""
+    tied = model("qwen3_4b")
+    assert multiplied_parameters(tied) == multiplied_parameters(replace(tied, tied_embeddings=False))
+
+
+def test_multiplied_parameters_count_only_the_chosen_experts():
+    """Of Qwen3-30B-A3B's 30.5e9 parameters a token meets about 3.3e9, embedding included."""
+    moe = model("qwen3_30b_a3b")
+    assert multiplied_parameters(moe) + moe.vocab * moe.hidden == pytest.approx(3.3e9, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("qwen3_8b", 147456), ("qwen2_5_7b", 57344), ("qwen3_30b_a3b", 98304), ("llama3_1_8b", 131072)],
+)
+def test_kv_bytes_per_token(name, expected):
+    """A token's KV is two vectors a layer and KV head."""
+    assert kv_bytes_per_token(model(name)) == expected
+
+
+def test_the_default_pool_is_the_articles():
+    """Qwen3-8B on an H20 at utilization 0.9 has 31262 blocks of 16 tokens."""
+    assert kv_blocks(hardware(), model(), ROLLOUT) == 31262
+
+
+def test_a_given_pool_is_taken():
+    """rollout.kv_blocks wins over the formula."""
+    assert kv_blocks(hardware("l40s"), model("qwen3_32b"), replace(ROLLOUT, kv_blocks=100)) == 100
+
+
+def test_ranks_beyond_the_kv_heads_add_no_split():
+    """With 4 KV heads, 8 ranks hold each head twice: only the weights' share shrinks further."""
+    moe = model("qwen3_30b_a3b")
+    h20 = hardware()
+    freed = weight_bytes(moe) / 4 - weight_bytes(moe) / 8
+    more = kv_blocks(h20, moe, replace(ROLLOUT, tensor_parallel=8)) - kv_blocks(
+        h20, moe, replace(ROLLOUT, tensor_parallel=4)
+    )
+    assert more == pytest.approx(freed / (16 * 98304 / 4), abs=1)
+
+
+@pytest.mark.parametrize("model_name", PUBLIC_TOTALS)
+@pytest.mark.parametrize("hardware_name", HARDWARE)
+def test_every_pair_has_a_pool_or_says_why_not(hardware_name, model_name):
+    """A model either gets a pool on a card, or a refusal that names memory, weights and a mend that works."""
+    card, shape = hardware(hardware_name), model(model_name)
+    weights_gb = weight_bytes(shape) / 1e9
+    if weights_gb < (0.9 * card.memory_bytes - card.reserved_bytes) / 1e9:
+        assert kv_blocks(card, shape, ROLLOUT) >= 2
+        return
+    with pytest.raises(ConfigError) as refusal:
+        kv_blocks(card, shape, ROLLOUT)
+    text = str(refusal.value)
+    assert refusal.value.key == "rollout.gpu_memory_utilization"
+    assert "\n" not in text
+    for part in (hardware_name, model_name, f"{weights_gb:.1f} GB", f"{card.memory_bytes / 1e9:.1f} GB"):
+        assert part in text
+    ranks = int(text.partition("set rollout.tensor_parallel=")[2].partition(" ")[0])
+    assert kv_blocks(card, shape, replace(ROLLOUT, tensor_parallel=ranks)) >= 2
+
+
+def test_a_model_too_large_for_the_cluster_is_refused():
+    """If no tensor parallelism helps, the refusal asks for another model or card."""
+    with pytest.raises(ConfigError, match="smaller model or hardware with more memory"):
+        kv_blocks(replace(hardware("l40s"), gpus=1), model("qwen3_32b"), ROLLOUT)
+
+
+# --- one iteration
+
+
+def test_small_batches_take_the_floor():
+    """Below the knee an iteration takes the floor, however few requests decode."""
+    assert iteration_s(COSTS, 1, 0, 0, 0.0) == iteration_s(COSTS, 20, 0, 0, 0.0) == 7e-3
+
+
+def test_large_batches_take_linear_time():
+    """Above the knee each request adds its own time."""
+    assert iteration_s(COSTS, 64, 0, 0, 0.0) == pytest.approx(5e-3 + 64e-4)
+
+
+def test_prefill_hides_behind_decode_or_the_other_way_round():
+    """The linear time is that of the longer part, not the sum."""
+    assert iteration_s(COSTS, 64, 0, 100, 0.0) == iteration_s(COSTS, 64, 0, 0, 0.0)
+    assert iteration_s(COSTS, 64, 0, 8000, 0.0) == pytest.approx(0.8)
+
+
+def test_attention_is_added():
+    """Attention of decode and of prefill comes on top of the linear time."""
+    assert iteration_s(COSTS, 1, 100_000, 0, 0.0) == pytest.approx(7e-3 + 1e-2)
+    assert iteration_s(COSTS, 0, 0, 1000, 1000 * 500.0) == pytest.approx(0.1 + 2e-3)
+
+
+def test_given_costs_win_over_measured_and_measured_over_derived():
+    """rollout.costs first, then what was measured at tensor parallel 1, then the efficiencies."""
+    h20 = hardware()
+    assert engine_costs(h20, model(), replace(ROLLOUT, costs=COSTS)) == COSTS
+    assert engine_costs(h20, model(), ROLLOUT) == h20.measured["qwen3_8b"]
+    assert engine_costs(h20, model(), replace(ROLLOUT, tensor_parallel=2)).standing != "measured"
+    assert engine_costs(h20, model("qwen3_14b"), ROLLOUT).standing != "measured"
+
+
+def test_measured_names_are_models():
+    """What was measured on a card belongs to a model of conf/model."""
+    for name in HARDWARE:
+        assert set(hardware(name).measured) <= set(PUBLIC_TOTALS)
+
+
+def test_the_h20_costs_are_the_calibrations():
+    """Qwen3-8B on an H20: 64 requests of 8000 tokens take 55 ms."""
+    costs = engine_costs(hardware(), model(), ROLLOUT)
+    assert iteration_s(costs, 64, 64 * 8000, 0, 0.0) == pytest.approx(0.0055 + 64 * 1.05e-4 + 512_000 * 8.446e-8)
+
+
+@pytest.mark.parametrize("load_of_iteration", [(1, 1000, 0, 0.0), (64, 500_000, 0, 0.0), (32, 250_000, 8192, 3.4e7)])
+@pytest.mark.parametrize("model_name", PUBLIC_TOTALS)
+def test_twice_the_hardware_halves_an_iteration(model_name, load_of_iteration):
+    """Doubling peak and bandwidth halves every derived iteration."""
+    card = hardware("h100")
+    double = replace(
+        card,
+        peak_flops_per_s=2 * card.peak_flops_per_s,
+        memory_bandwidth_bytes_per_s=2 * card.memory_bandwidth_bytes_per_s,
+    )
+    once = iteration_s(derived_costs(card, model(model_name), 1), *load_of_iteration)
+    assert iteration_s(derived_costs(double, model(model_name), 1), *load_of_iteration) == pytest.approx(once / 2)
+
+
+@pytest.mark.parametrize("name", ["qwen3_8b", "qwen2_5_7b", "qwen3_30b_a3b"])
+@pytest.mark.parametrize("requests", [16, 32, 64])
+def test_derived_costs_resemble_the_measured_ones(name, requests):
+    """On the H20, where both are known, derived decode iterations come within 30 % of measured ones."""
+    h20 = hardware()
+    derived = iteration_s(derived_costs(h20, model(name), 1), requests, requests * 4000, 0, 0.0)
+    measured = iteration_s(h20.measured[name], requests, requests * 4000, 0, 0.0)
+    assert derived == pytest.approx(measured, rel=0.3)
+
+
+def test_derived_prefill_stays_below_the_peak():
+    """No derived prefill is faster than the card's peak allows."""
+    for hardware_name in HARDWARE:
+        card = hardware(hardware_name)
+        for name in PUBLIC_TOTALS:
+            least = 2 * multiplied_parameters(model(name)) / card.peak_flops_per_s
+            assert derived_costs(card, model(name), 1).prefill_per_token_s > least
+
+
+def test_derived_costs_are_as_good_as_their_weakest_part():
+    """Derived costs are derived at best, assumed if one efficiency is, and say what they rest on."""
+    assert derived_costs(hardware("h100"), model(), 1).standing == "derived"
+    assert derived_costs(hardware("a100"), model(), 1).standing == "assumed"
+    assert "gemm 0.8 (measured)" in derived_costs(hardware("h100"), model(), 1).source
+    assert weakest("measured", "assumed", "derived") == "assumed"
+
+
+# --- one training step
+
+
+def test_forward_flops_are_two_per_parameter_and_causal_attention():
+    """A trajectory's forward pass: 2 N len + 2 layers heads head_dim len^2."""
+    shape = model()
+    assert forward_flops(shape, np.array([10]))[0] == 20 * multiplied_parameters(shape) + 2 * 36 * 32 * 128 * 100
+
+
+def test_the_articles_step():
+    """The article's batch takes about 225 s on 6 H20s, a quarter of it for the log-probs."""
+    lengths = article_batch()
+    assert lengths.sum() == pytest.approx(1.33e6, rel=0.01)
+    assert np.square(lengths).sum() == pytest.approx(2.14e10, rel=0.01)
+    step = step_time(hardware(), model(), trainer(), lengths)
+    assert step.logprob_s + step.update_s == pytest.approx(225, rel=0.02)
+    assert step.update_s == pytest.approx(3 * step.logprob_s)
+
+
+def test_fitted_and_counted_steps_agree_at_the_articles_batch():
+    """Two ways to reckon the article's step differ by at most 5 %."""
+    counted = step_time(hardware(), model(), trainer(), article_batch())
+    fitted = step_time(hardware(), model(), trainer("fitted"), article_batch())
+    assert fitted.logprob_s + fitted.update_s == pytest.approx(counted.logprob_s + counted.update_s, rel=0.05)
+
+
+def test_fitted_steps_are_split_by_the_logprob_share():
+    """A fitted step is per token and per squared token; the share of the log-probs is given."""
+    step = step_time(hardware(), model(), trainer("fitted", fitted_logprob_share=0.4), np.array([1000, 3000]))
+    whole = 8.13e-5 * 4000 + 5.941e-9 * 1e7
+    assert step.logprob_s == pytest.approx(0.4 * whole)
+    assert step.update_s == pytest.approx(0.6 * whole)
+
+
+@pytest.mark.parametrize(("stages", "batches"), [(1, 8), (3, 8), (3, 128), (4, 1)])
+def test_pipeline_bubble(stages, batches):
+    """With equal micro-batches the bubble is (stages - 1) / (micro-batches + stages - 1) of the pass."""
+    pass_s = pipeline_s(np.full((1, batches), 2.0), stages)
+    assert 1 - 2.0 * batches / pass_s == pytest.approx((stages - 1) / (batches + stages - 1))
+
+
+def test_the_longest_micro_batch_sets_the_bubble():
+    """With unequal micro-batches each further stage costs the longest once more."""
+    assert pipeline_s(np.array([[1.0, 5.0, 2.0]]), 3) == pytest.approx(8 + 2 * 5)
+
+
+def test_the_slowest_rank_counts():
+    """Data-parallel ranks wait for the slowest of them."""
+    assert pipeline_s(np.array([[1.0, 1.0], [3.0, 1.0]]), 2) == pytest.approx(4 + 3)
+
+
+def test_trajectories_are_dealt_longest_first():
+    """Ranks are dealt to in turn, and neighbours in a rank's hand share a micro-batch."""
+    dealt = micro_batches(np.array([1.0, 7.0, 3.0, 5.0, 2.0]), data_parallel=2, micro_batch_size=2)
+    assert dealt.tolist() == [[7 + 3, 1], [5 + 2, 0]]
+
+
+def test_micro_batches_lose_nothing():
+    """Whatever the layout, all trajectories are dealt."""
+    cost = np.random.default_rng(0).random(37)
+    for ranks in (1, 2, 5, 40):
+        for size in (1, 3, 50):
+            assert micro_batches(cost, ranks, size).sum() == pytest.approx(cost.sum())
+
+
+def test_activation_recompute_adds_a_forward_pass():
+    """The update costs four forward passes instead of three; the log-probs cost the same."""
+    plain = step_time(hardware(), model(), trainer(), article_batch())
+    recomputed = step_time(hardware(), model(), trainer(activation_recompute=True), article_batch())
+    assert recomputed.update_s == pytest.approx(4 / 3 * plain.update_s)
+    assert recomputed.logprob_s == plain.logprob_s
+
+
+def test_mfu_of_the_trainer_wins():
+    """trainer.mfu replaces the hardware's training efficiency."""
+    slow = step_time(hardware(), model(), trainer(mfu=0.285), article_batch())
+    assert slow.update_s == pytest.approx(2 * step_time(hardware(), model(), trainer(), article_batch()).update_s)
+
+
+def test_the_order_of_a_batch_does_not_matter():
+    """A step's time depends on the lengths, not on their order."""
+    lengths = article_batch()
+    assert step_time(hardware(), model(), trainer(), lengths) == step_time(
+        hardware(), model(), trainer(), lengths[::-1]
+    )
+
+
+def test_an_empty_batch_is_an_error():
+    """There is no training step without trajectories."""
+    with pytest.raises(ValueError, match="at least one trajectory"):
+        step_time(hardware(), model(), trainer(), np.array([], dtype=np.int64))
+
+
+# --- weight sync and provenance
+
+
+def test_weight_sync_is_given_or_all_weights_over_one_link():
+    """trainer.weight_sync_s wins; null takes 16.4 GB over 450 GB/s, 36 ms."""
+    assert weight_sync_s(hardware(), model(), trainer(weight_sync_s=1.5)) == 1.5
+    assert weight_sync_s(hardware(), model(), trainer(weight_sync_s=None)) == pytest.approx(16.38147072 / 450)
+
+
+@pytest.mark.parametrize("hardware_name", HARDWARE)
+@pytest.mark.parametrize("training", [{}, {"mfu": 0.4}, {"cost": "fitted"}, {"weight_sync_s": None}], ids=str)
+def test_provenance_is_one_line_a_part(hardware_name, training):
+    """Each part of the cost model states its standing and its source in one line."""
+    lines = provenance(hardware(hardware_name), model(), ROLLOUT, trainer(**training))
+    assert list(lines) == ["decode", "prefill", "training", "kv pool", "weight sync"]
+    for line in lines.values():
+        standing, _, source = line.partition(": ")
+        assert standing in STANDINGS
+        assert source
+        assert "\n" not in line
+
+
+def test_provenance_of_the_default_admits_that_prefill_is_fitted():
+    """The measured H20 costs name PSRL and do not pass the fitted prefill off as measured."""
+    lines = provenance(hardware(), model(), ROLLOUT, trainer())
+    assert lines["decode"].startswith("measured: ")
+    assert "PSRL" in lines["decode"]
+    assert "prefill is only fitted" in lines["prefill"]
