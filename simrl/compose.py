@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import copy
+import difflib
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from hydra import compose, initialize_config_dir
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import MissingConfigException
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from omegaconf.errors import ConfigAttributeError, ConfigKeyError, OmegaConfBaseException
 
 from simrl.config import (
     ConfigError,
@@ -30,6 +37,7 @@ GROUPS: dict[str, type[Any]] = {
     "rollout": RolloutConfig,
     "trainer": TrainerConfig,
 }
+OUTPUT_KEYS = ("output_dir", "resume")
 RUN_KEYS = ("seed", "versions", "groups_per_batch", "group_size")
 
 
@@ -68,6 +76,10 @@ def typed(config: DictConfig) -> SimulationConfig:
             parts[key] = config[key]
     except OmegaConfBaseException as error:
         raise ConfigError(str(error.full_key), "?", str(error.msg or error).split("\n")[0]) from error
+    for key in config:
+        if key not in (*GROUPS, *RUN_KEYS, *OUTPUT_KEYS):
+            known = ", ".join((*GROUPS, *RUN_KEYS, *OUTPUT_KEYS))
+            raise ConfigError(str(key), config[key], f"no such key; the top level has {known}")
     for key in RUN_KEYS:
         if not isinstance(parts[key], int) or isinstance(parts[key], bool):
             raise ConfigError(key, parts[key], "must be a whole number")
@@ -85,4 +97,77 @@ def plain(config: SimulationConfig) -> dict[str, Any]:
     for field in fields(config):
         value = getattr(config, field.name)
         out[field.name] = OmegaConf.to_container(OmegaConf.structured(value)) if field.name in GROUPS else value
+    return out
+
+
+def explain(error: Exception) -> str:
+    """Return a configuration error as one line."""
+    if isinstance(error, ConfigError):
+        return str(error)
+    if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options is not None:
+        group, _, option = str(error.missing_cfg_file).rpartition("/")
+        return f"{group}={option}: no such option; {group} has {', '.join(error.options)}"
+    parts = [str(error)]
+    if error.__cause__ is not None:
+        parts.append(str(error.__cause__))
+    lines = [line.strip() for part in parts for line in part.splitlines()]
+    kept = [line for line in dict.fromkeys(lines) if line and not line.startswith(("object_type=", "reference_type="))]
+    return " | ".join(kept)
+
+
+def is_group_choice(override: str) -> bool:
+    """Return whether an override chooses an option of a group, or touches Hydra or the config's structure."""
+    key = override.split("=", 1)[0]
+    return override[0] in "+~" or "/" in key or "@" in key or key in GROUPS or key.startswith("hydra.")
+
+
+def points_of(overrides: list[str]) -> list[list[str]]:
+    """Return the overrides of every job of a sweep; one job if nothing is swept. Needs an initialised Hydra."""
+    loader = GlobalHydra.instance().config_loader()
+    parsed = OverridesParser.create(config_loader=loader).parse_overrides(overrides)
+    batches = BasicSweeper.split_arguments(parsed, max_batch_size=None)
+    return [list(point) for batch in batches for point in batch]
+
+
+def compose_point(overrides: list[str], bases: dict[tuple[str, ...], DictConfig]) -> DictConfig:
+    """Compose one point; points with the same group choices share one composition (kept in *bases*).
+
+    Hydra takes 0.2 s to compose, a merge of values 5 ms.
+    """
+    chosen = tuple(override for override in overrides if is_group_choice(override))
+    if chosen not in bases:
+        bases[chosen] = compose("config", overrides=list(chosen))
+    config = copy.deepcopy(bases[chosen])
+    values = [override for override in overrides if not is_group_choice(override)]
+    for override in OverridesParser.create().parse_overrides(values):
+        try:
+            OmegaConf.update(config, override.key_or_group, override.value(), merge=True)
+        except (ConfigAttributeError, ConfigKeyError) as error:
+            raise unknown_key(config, override.input_line or "") from error
+        except OmegaConfBaseException as error:
+            key, _, value = (override.input_line or "").partition("=")
+            reason = str(error.msg or error).splitlines()[0]
+            raise ConfigError(key, value, f"{reason}; give a value of that type") from error
+    return config
+
+
+def unknown_key(config: DictConfig, override: str) -> ConfigError:
+    """Return the error for a key that no group has, with the nearest ones that exist."""
+    key, _, value = override.partition("=")
+    known = [name for name, _ in leaves(config)]
+    near = difflib.get_close_matches(key, known, n=3, cutoff=0.5) or [
+        name for name in known if name.startswith(key.split(".", maxsplit=1)[0] + ".")
+    ]
+    return ConfigError(key, value, f"no such key; nearest: {', '.join(near[:8]) or ', '.join(known[:8])}")
+
+
+def leaves(config: DictConfig, prefix: str = "") -> list[tuple[str, Any]]:
+    """Return the dotted keys of a configuration, without resolving anything."""
+    out: list[tuple[str, Any]] = []
+    for key in config:
+        node = config._get_node(key)  # noqa: SLF001 - an unresolved look
+        if isinstance(node, DictConfig) and not node._is_none() and not node._is_interpolation():  # noqa: SLF001
+            out += leaves(node, f"{prefix}{key}.")
+        else:
+            out.append((f"{prefix}{key}", node))
     return out

@@ -63,12 +63,15 @@ class EngineCosts:
     prefill_per_token_context_s: float
     """Attention time per (prefilled token x token of context), s."""
     standing: str = "measured"
-    """measured | derived | assumed: how far the coefficients can be trusted."""
+    """measured | derived | assumed: how far the decode coefficients can be trusted."""
+    prefill_standing: str | None = None
+    """The same for the prefill coefficients; null if it is the same."""
     source: str = ""
     """Where they come from."""
 
     def __post_init__(self) -> None:
         one_of("costs.standing", self.standing, STANDINGS)
+        one_of("costs.prefill_standing", self.prefill_standing or self.standing, STANDINGS)
         at_least("costs.decode_floor_s", self.decode_floor_s, 0)
         at_least("costs.decode_base_s", self.decode_base_s, 0)
         at_least("costs.decode_per_request_s", self.decode_per_request_s, 0)
@@ -164,6 +167,8 @@ class WorkloadConfig:
     name: str
     law: str
     """lognormal | batches | trace."""
+    draw: int = 0
+    """Which draw of the law seed 0 stands for; seed s is draw + s."""
     # --- law: lognormal, and the prompts of law: batches
     mean_response_tokens: float = 10374.0
     """Mean response after the cap, tokens."""
@@ -195,6 +200,7 @@ class WorkloadConfig:
 
     def __post_init__(self) -> None:
         one_of("workload.law", self.law, ("lognormal", "batches", "trace"))
+        at_least("workload.draw", self.draw, 0)
         more_than("workload.mean_response_tokens", self.mean_response_tokens, 0)
         at_least("workload.max_response_tokens", self.max_response_tokens, 1)
         if self.law == "lognormal" and self.mean_response_tokens >= self.max_response_tokens:

@@ -33,7 +33,7 @@ def engine_options(config: SimulationConfig, longest_tokens: int) -> EngineOptio
         block_size=rollout.block_size,
         max_num_batched_tokens=rollout.max_num_batched_tokens,
         max_num_seqs=rollout.max_num_seqs,
-        max_model_len=longest_tokens + 1,  # a trajectory of exactly the longest length ends by its own length
+        max_model_len=longest_tokens,
         long_prefill_token_threshold=rollout.long_prefill_token_threshold,
         reserve_full_isl=rollout.reserve_full_isl,
         watermark=rollout.watermark,

@@ -26,10 +26,9 @@ def provenance(
     """
     costs = engine_costs(hardware, model, rollout)
     source = " ".join(costs.source.split()) or ("rollout.costs" if rollout.costs is not None else "no source given")
-    engine = f"{costs.standing}: {source}"
     return {
-        "decode": engine,
-        "prefill": engine,
+        "decode": f"{costs.standing}: {source}",
+        "prefill": f"{costs.prefill_standing or costs.standing}: {source}",
         "training": _training(hardware, trainer),
         "kv pool": _kv_pool(hardware, rollout),
         "weight sync": _weight_sync(hardware, trainer),

@@ -156,6 +156,7 @@ def schedule_waiting(state: EngineState, budget: int) -> None:
         request.status = RUNNING
         state.running[engine.running] = slot
         engine.running += 1
+        engine.steady = 0  # it may have but one token to compute and so look like a decode
         grant(state, slot, tokens)
         budget -= tokens
 

@@ -251,6 +251,7 @@ def decode_stretch(state: EngineState, until_ns: int) -> int:
     engine.iterations += iterations
     engine.iteration_version = engine.version
     engine.decode_tokens += iterations * engine.running
+    engine.preempted = 0
     engine.finished = 0
     for place in range(engine.running):
         slot = state.running[place]

@@ -30,6 +30,7 @@ def build_workload(config: WorkloadConfig, seed: int, groups_per_batch: int, gro
         ConfigError: The law can't be met or the trace can't be used.
     """
     at_least("seed", seed, 0)
+    seed += config.draw
     at_least("groups_per_batch", groups_per_batch, 1)
     at_least("group_size", group_size, 1)
     if config.law == "trace":

@@ -1,0 +1,1 @@
+"""Figures: one function a figure, tables in, a matplotlib Figure out."""

@@ -1,0 +1,642 @@
+"""The stacked throughput bars: effective throughput by staleness, dropped tokens hatched on top.
+
+:func:`bar_table` computes the numbers, :func:`throughput_bars` draws them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.path import Path
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from simrl.plots import style
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterator, Sequence
+
+    from matplotlib.axes import Axes
+    from matplotlib.backends.backend_agg import RendererAgg
+    from matplotlib.legend import Legend
+
+CONFIG_COLUMNS = ("framework", "eta", "warmup", "hardware", "model", "workload", "rollout", "trainer", "versions")
+"""Columns that tell one configuration from another, as far as a summary has them; swept columns come on top."""
+SAME_AS = {"framework.name": "framework", "framework.eta": "eta", "framework.warmup": "warmup"}
+"""Swept keys which the summary already carries under a shorter name."""
+LEVEL_PREFIX = "staleness_"
+"""Columns of a bar table: staleness_0, staleness_1, ... hold the height of that level, token/s."""
+
+MOST_COLUMNS = 4
+AXES_HEIGHT_IN = 2.1
+WIDEST_AXES_IN = 15.0
+WIDEST_FIGURE_IN = 16.0
+NARROWEST_FIGURE_IN = 6.8
+SLOT_IN = 0.5
+"""Width given to one bar and its labels."""
+WIDE_SLOT_IN = 0.9
+"""The same where bars are named by words."""
+UPRIGHT_SLOT_IN = 0.44
+"""Below this, texts at the bars stand upright."""
+SLANTED_SLOT_IN = 0.3
+"""Below this, crowded tick labels stand upright instead of slanting."""
+BAR_WIDTH = 0.78
+"""Share of its slot that a bar fills."""
+MARGIN_IN = 0.12
+GAP_IN = 0.22
+"""Between panels, and between panels and what stands above and below them."""
+LABEL_PT = 8.0
+NUMBER_PT = 7.5
+PANEL_TITLE_PT = 10.0
+TITLE_PT = 13.0
+SUBTITLE_PT = 9.0
+
+LEVEL_LEGEND = "staleness of the trained tokens (versions)"
+L2_LABEL = "dropped by L2 (cancelled while running)"
+L3_LABEL = "dropped by L3 (filtered before training)"
+ERROR_LABEL = "95 % t interval of effective throughput over seeds"
+OVER_LABEL = "max staleness above the bound (if none is promised: above the expected)"
+NBSP = "\N{NO-BREAK SPACE}"
+ERROR_BAR = Path(
+    [(-0.35, 1), (0.35, 1), (0, 1), (0, -1), (-0.35, -1), (0.35, -1)],
+    [Path.MOVETO, Path.LINETO, Path.MOVETO, Path.LINETO, Path.MOVETO, Path.LINETO],
+)
+"""Marker of the legend that looks like an error bar."""
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """Which column goes where."""
+
+    x: str
+    """The column along the x axis."""
+    panels: tuple[str, ...]
+    """Columns whose every combination gets a panel of its own."""
+    named: tuple[str, ...]
+    """Columns that differ between bars and are named in panel titles (or at the bars, if these are frameworks)."""
+    constant: tuple[str, ...]
+    """Columns with one value throughout, named once for the figure."""
+
+
+def t_quantile_975(degrees: int) -> float:
+    """97.5 % quantile of Student's t distribution.
+
+    Args:
+        degrees: Degrees of freedom, at least 1.
+
+    Returns:
+        The half-width of a 95 % interval in standard errors.
+    """
+
+    def inside(t: float) -> float:
+        """P(abs(T) < t): the finite sums of Abramowitz and Stegun 26.7.3 and 26.7.4."""
+        angle = math.atan(t / math.sqrt(degrees))
+        odd = degrees % 2
+        term, total = (math.cos(angle), 0.0) if odd else (1.0, 0.0)
+        for power in range(odd, degrees - 1, 2):
+            total += term
+            term *= (power + 1) / (power + 2) * math.cos(angle) ** 2
+        return 2 / math.pi * (angle + math.sin(angle) * total) if odd else math.sin(angle) * total
+
+    low, high = 0.0, 16.0  # 12.7 is the largest, at one degree of freedom
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if inside(middle) < 0.95 else (low, middle)
+    return (low + high) / 2
+
+
+def t_interval(values: Sequence[float]) -> float:
+    """Half-width of the 95 % t interval of a mean; NaN for fewer than two values."""
+    n = len(values)
+    if n < 2:
+        return math.nan
+    mean = math.fsum(values) / n
+    variance = math.fsum((value - mean) ** 2 for value in values) / (n - 1)
+    return t_quantile_975(n - 1) * math.sqrt(variance / n)
+
+
+def config_columns(summary: pd.DataFrame) -> list[str]:
+    """The columns whose values make a configuration, in a fixed order, the seed left out."""
+    swept = [SAME_AS.get(column, column) for column in summary.attrs.get("swept", [])]
+    wanted = dict.fromkeys([*CONFIG_COLUMNS, *swept])
+    return [column for column in wanted if column in summary.columns and column != "seed"]
+
+
+def bar_table(summary: pd.DataFrame, levels: pd.DataFrame) -> pd.DataFrame:
+    """The numbers of the figure, one row a bar, in the order they are drawn.
+
+    Args:
+        summary: One row a run, see :func:`throughput_bars`.
+        levels: Trained tokens by run and staleness, see :func:`throughput_bars`.
+
+    Returns:
+        The config columns; n_seeds; effective_throughput (mean over seeds) and effective_ci95 (half-width of its t
+        interval, NaN for one seed); wasted_throughput_l2, wasted_throughput_l3 and total_throughput; one column
+        staleness_<level> a level that occurs, adding up to effective_throughput (all token/s); max_staleness (largest
+        over seeds), strict_bound and expected_staleness (versions); over_bound; upstream_knob where the summary has it.
+
+    Raises:
+        ValueError: Nothing to draw, runs that can't be told apart, or a run without levels.
+    """
+    if summary.empty:
+        raise ValueError("no runs to draw: the summary is empty")
+    config = config_columns(summary)
+    runs = summary.drop_duplicates("run_id").set_index("run_id", drop=False)
+    for column in config:
+        if runs[column].dtype == object:  # swept lists and the like
+            runs[column] = runs[column].map(lambda value: value if _is_hashable(value) else str(value))
+    twins = runs.duplicated([*config, "seed"], keep=False)
+    if twins.any():
+        raise ValueError(
+            f"runs {', '.join(map(str, runs.index[twins][:4]))} agree in {', '.join([*config, 'seed'])}: "
+            "name the columns they differ in in summary.attrs['swept']"
+        )
+    heights = level_heights(runs, levels)
+    rows = [
+        dict(zip(config, _tuple(key), strict=True)) | _bar(seeds, heights.loc[seeds.index])
+        for key, seeds in runs.groupby(config, sort=False, dropna=False)
+    ]
+    table = pd.DataFrame(rows).astype({"strict_bound": "Int64", "expected_staleness": "Int64"})
+    table.attrs["config"] = config
+    arrangement = arrange(table)
+    order = [*arrangement.panels, arrangement.x]
+    order += [column for column in config if column not in order]
+    order.sort(key=lambda column: column != "framework")  # frameworks stay together, whatever else there is
+    ranks = pd.DataFrame({column: _ranks(table[column]) for column in order})
+    return table.loc[ranks.sort_values(order, kind="stable").index].reset_index(drop=True)
+
+
+def level_heights(runs: pd.DataFrame, levels: pd.DataFrame) -> pd.DataFrame:
+    """Effective throughput of each run split by staleness.
+
+    Args:
+        runs: The summary rows, indexed by run id.
+        levels: Trained tokens by run and staleness.
+
+    Returns:
+        Token/s; one row a run, one column a staleness level that occurs.
+
+    Raises:
+        ValueError: A run trained on tokens whose staleness isn't in ``levels``.
+    """
+    occurring = levels[(levels["tokens"] > 0) & levels["run_id"].isin(runs.index)]
+    tokens = occurring.pivot_table(index="run_id", columns="staleness", values="tokens", aggfunc="sum", fill_value=0)
+    tokens = tokens.reindex(runs.index, fill_value=0)
+    trained = tokens.sum(axis=1)
+    missing = runs.index[(trained == 0) & (runs["effective_throughput"] > 0)]
+    if len(missing):
+        raise ValueError(f"no trained tokens by staleness for runs {', '.join(map(str, missing[:4]))}")
+    heights = tokens.div(trained.where(trained > 0, 1), axis=0).mul(runs["effective_throughput"], axis=0)
+    return heights.rename(columns=lambda level: f"{LEVEL_PREFIX}{int(level)}")
+
+
+def arrange(table: pd.DataFrame) -> Arrangement:
+    """Decide what runs along the x axis and what splits the figure into panels.
+
+    eta runs along the x axis if any framework was run with several. Otherwise the swept column with the most values
+    does, and if nothing is swept within a framework, the frameworks stand side by side.
+    """
+    config: list[str] = table.attrs["config"]
+    within = table.groupby("framework", sort=False)
+    swept = [column for column in config if within[column].nunique(dropna=False).max() > 1]
+    differing = [column for column in config if len(table[column].dropna().unique()) > 1]
+    if "eta" in swept:
+        x = "eta"
+    elif swept:
+        x = max(swept, key=lambda column: table[column].nunique(dropna=False))  # the first of equals
+    else:
+        x = "framework"
+    panels = () if x == "framework" else ("framework", *(column for column in swept if column != x))
+    named = dict.fromkeys(column for column in ("framework", *differing, *panels) if column != x)
+    constant = [column for column in config if column not in named and column != x]
+    return Arrangement(x, panels, tuple(named), tuple(constant))
+
+
+@dataclass(frozen=True)
+class Grid:
+    """How panels of one size are set out."""
+
+    n_columns: int
+    axes_width_in: float
+    slot_in: float
+    """Width of one bar and the space around it."""
+
+    @property
+    def upright(self) -> bool:
+        """Whether the slots are too narrow for level texts."""
+        return self.slot_in < UPRIGHT_SLOT_IN
+
+
+def throughput_bars(summary: pd.DataFrame, levels: pd.DataFrame, title: str | None = None) -> Figure:
+    """Draw effective and wasted throughput as stacked bars, one bar a configuration.
+
+    The solid part is the effective throughput in layers of token staleness, light to dark; hatched on top is what L2
+    and L3 dropped; together they are the total throughput. Above each bar stands the largest staleness trained on,
+    marked where it exceeds the bound.
+
+    Args:
+        summary: One row a run: run_id, framework, eta, seed, effective_throughput, total_throughput (token/s), waste,
+            wasted_tokens_l2, wasted_tokens_l3, trained_tokens, max_staleness (versions), duration_s, strict_bound
+            (null if the framework promises none); optionally the other ``CONFIG_COLUMNS``, upstream_knob,
+            expected_staleness (what users expect where that is neither strict_bound nor eta) and the columns in
+            ``summary.attrs["swept"]``.
+        levels: Trained tokens (prompt + response) by staleness: run_id, staleness (versions), tokens.
+        title: Heads the figure instead of a title of its own.
+
+    Returns:
+        A figure with its layout done, not tied to pyplot. :func:`simrl.plots.style.save` writes it.
+    """
+    table = bar_table(summary, levels)
+    arrangement = arrange(table)
+    with style.house_style():
+        return _draw(table, arrangement, title or _own_title(table))
+
+
+def _bar(seeds: pd.DataFrame, heights: pd.DataFrame) -> dict[str, Any]:
+    """One row of the bar table without its config columns: the mean over the seeds of a configuration."""
+    first = seeds.iloc[0]
+    effective = seeds["effective_throughput"].astype(float)
+    l2 = float((seeds["wasted_tokens_l2"] / seeds["duration_s"]).mean())
+    l3 = float((seeds["wasted_tokens_l3"] / seeds["duration_s"]).mean())
+    bound = first.get("strict_bound")
+    candidates = (first.get("expected_staleness"), bound, first["eta"])
+    expected = int(next(value for value in candidates if not pd.isna(value)))
+    max_staleness = int(seeds["max_staleness"].max())
+    row = {
+        "n_seeds": len(seeds),
+        "effective_throughput": float(effective.mean()),
+        "effective_ci95": t_interval(effective.tolist()),
+        "wasted_throughput_l2": l2,
+        "wasted_throughput_l3": l3,
+        "total_throughput": float(effective.mean()) + l2 + l3,
+        **{str(level): float(height) for level, height in heights.mean().items()},
+        "max_staleness": max_staleness,
+        "strict_bound": pd.NA if pd.isna(bound) else int(bound),
+        "expected_staleness": expected,
+        "over_bound": max_staleness > expected,
+    }
+    return row | ({"upstream_knob": first["upstream_knob"]} if "upstream_knob" in seeds else {})
+
+
+def _draw(table: pd.DataFrame, arrangement: Arrangement, title: str) -> Figure:
+    """Draw a bar table; runs inside the theme."""
+    groups = list(table.groupby(list(arrangement.panels), sort=False, dropna=False)) if arrangement.panels else []
+    panels = [bars for _, bars in groups] or [table]
+    grid = _grid(panels, worded=not pd.api.types.is_numeric_dtype(table[arrangement.x]))
+    figure = Figure(figsize=(grid.axes_width_in, AXES_HEIGHT_IN))
+    FigureCanvasAgg(figure)
+    axes: list[Axes] = []
+    for _ in panels:
+        axes.append(figure.add_axes((0, 0, 1, 1), label=f"panel {len(axes)}", sharey=axes[0] if axes else None))
+
+    reach = table["effective_throughput"] + table["effective_ci95"].fillna(0)
+    highest = max(float(table["total_throughput"].max()), float(reach.max())) or 1.0
+    axes[0].set_ylim(0, highest * (1.36 if grid.upright else 1.2))
+    axes[0].yaxis.set_major_locator(MaxNLocator(6, integer=True, steps=[1, 2, 2.5, 5, 10]))
+    axes[0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    x_labels = [_x_label(bars, arrangement.x) for bars in panels]
+    for i, (axis, bars) in enumerate(zip(axes, panels, strict=True)):
+        _draw_stacks(axis, bars, table)
+        _draw_marks(axis, bars, upright=grid.upright)
+        middle, half = (len(bars) - 1) / 2, grid.axes_width_in / grid.slot_in / 2
+        axis.set_xlim(middle - half, middle + half)
+        axis.grid(visible=False, axis="x")
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.tick_params(length=0, pad=3, labelleft=i % grid.n_columns == 0)
+        if i % grid.n_columns == 0:
+            axis.set_ylabel("throughput (token/s)")
+        if i + grid.n_columns >= len(panels) or len(set(x_labels)) > 1:
+            axis.set_xlabel(x_labels[i])
+        _name_panel(figure, axis, bars, arrangement)
+    _turn_crowded_ticks(figure, axes, panels, arrangement, slot_in=grid.slot_in)
+    _lay_out(figure, axes, grid, table, (title, _subtitle(table, arrangement)))
+    return figure
+
+
+def _grid(panels: list[pd.DataFrame], *, worded: bool) -> Grid:
+    """Size the panels by the most bars any of them has, and wrap them into rows."""
+    most_bars = max(map(len, panels))
+    slot_in = min(WIDE_SLOT_IN if worded and most_bars <= 8 else SLOT_IN, WIDEST_AXES_IN / most_bars)
+    axes_width_in = (most_bars + 0.4) * slot_in
+    most_columns = max(1, min(MOST_COLUMNS, int(WIDEST_FIGURE_IN / axes_width_in)))
+    n_columns = math.ceil(len(panels) / math.ceil(len(panels) / most_columns))
+    axes_width_in = max(axes_width_in, (NARROWEST_FIGURE_IN - 1.0) / n_columns - GAP_IN)
+    slot_in = max(slot_in, min(axes_width_in / (most_bars + 0.4), WIDE_SLOT_IN))
+    return Grid(n_columns, axes_width_in, slot_in)
+
+
+def _draw_stacks(axis: Axes, bars: pd.DataFrame, table: pd.DataFrame) -> None:
+    """Draw the stacks of one panel, layer by layer."""
+    colours = style.level_colours(_levels(table))
+    layers: list[tuple[str, dict[str, Any]]] = [
+        (f"{LEVEL_PREFIX}{level}", {"facecolor": colour, "edgecolor": "white", "linewidth": 0.5})
+        for level, colour in colours.items()
+    ]
+    hatched = {"facecolor": style.PAPER, "edgecolor": style.MUTED, "linewidth": 0.6}
+    layers.append(("wasted_throughput_l2", {**hatched, "hatch": style.HATCH_L2}))
+    layers.append(("wasted_throughput_l3", {**hatched, "hatch": style.HATCH_L3}))
+    bottoms = np.zeros(len(bars))
+    for column, look in layers:
+        heights = bars[column].to_numpy(dtype=float)
+        (present,) = np.nonzero(heights > 0)
+        if len(present):
+            place: dict[str, Any] = {"bottom": bottoms[present], "label": f"_{column}", "zorder": 2}
+            axis.bar(present, heights[present], BAR_WIDTH, **place, **look)
+        bottoms += heights
+
+
+def _draw_marks(axis: Axes, bars: pd.DataFrame, *, upright: bool) -> None:
+    """Write the numbers of one panel's bars and draw their error bars."""
+    token_per_s_per_pt = axis.get_ylim()[1] / (AXES_HEIGHT_IN * 72)
+    place: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "va": "bottom", "zorder": 5}
+    if upright:
+        place["rotation"] = 90
+    for x, (_, bar) in enumerate(bars.iterrows()):
+        effective, ci = float(bar["effective_throughput"]), float(bar["effective_ci95"])
+        top = float(bar["total_throughput"])
+        if not math.isnan(ci):
+            axis.errorbar(x, effective, ci, color=style.INK, elinewidth=1.2, capsize=2.5, capthick=1.2, zorder=4)
+            top = max(top, effective + ci)
+        if effective > NUMBER_PT * (3.6 if upright else 1.7) * token_per_s_per_pt:
+            number = axis.annotate(f"{effective:.0f}", (x, 0), (0, 3.5), fontsize=NUMBER_PT, **place)
+            number.set_bbox({"boxstyle": "round,pad=0.12", "facecolor": "white", "edgecolor": "none", "alpha": 0.75})
+        look: dict[str, Any] = {"color": style.INK}
+        text = f"max {bar['max_staleness']}"
+        if bar["over_bound"]:
+            text = f"{text} ▲" if upright else f"▲\n{text}"
+            look = {"color": style.ALARM, "fontweight": "bold"}
+        axis.annotate(text, (x, top), (0, 2), fontsize=LABEL_PT, linespacing=1.05, **place, **look)
+
+
+def _name_panel(figure: Figure, axis: Axes, bars: pd.DataFrame, arrangement: Arrangement) -> None:
+    """Panel title, and a line below it where the panel's bars come without a promised bound."""
+    first = bars.iloc[0]
+    if arrangement.panels:
+        words = [_worded(column, first[column]) for column in arrangement.named if not pd.isna(first[column])]
+        name = _wrapped(figure, " · ".join(words), PANEL_TITLE_PT, figure.get_figwidth(), weight="bold")
+        note = ""
+        if bars["strict_bound"].isna().all():
+            expects_eta = (bars["expected_staleness"] == bars["eta"]).all()
+            note = "no strict bound" + (", expected ≤ η" if expects_eta else "")
+        axis.set_title(name, fontsize=PANEL_TITLE_PT, fontweight="bold", loc="left", pad=16 if note else 6)
+        if note:
+            place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
+            axis.annotate(note, (0, 1), (0, 4), fontsize=LABEL_PT, color=style.MUTED, **place)
+    labels = ["\n".join(_tick_lines(bar, bars, arrangement)) for _, bar in bars.iterrows()]
+    axis.set_xticks(range(len(bars)), labels)
+
+
+def _tick_lines(bar: pd.Series[Any], bars: pd.DataFrame, arrangement: Arrangement) -> list[str]:
+    """What is written below a bar: its x value, and its bound where there is one to tell."""
+    lines = [_value(bar[arrangement.x])]
+    if not arrangement.panels:
+        named = dict.fromkeys(["eta", *arrangement.named])
+        lines += [_worded(column, bar[column]) for column in named if column in bar and not pd.isna(bar[column])]
+    bounds = bars["strict_bound"]
+    if pd.isna(bar["strict_bound"]):
+        told_in_title = bool(arrangement.panels) and bounds.isna().all()
+        own = bar["expected_staleness"] != bar["eta"]
+        if own:
+            lines.append(f"expect {bar['expected_staleness']}")
+        elif not told_in_title:
+            lines.append("no bound")
+    else:
+        lines.append(f"bound {bar['strict_bound']}")
+    return lines
+
+
+def _turn_crowded_ticks(
+    figure: Figure, axes: list[Axes], panels: list[pd.DataFrame], arrangement: Arrangement, *, slot_in: float
+) -> None:
+    """Slant the tick labels of all panels if any two neighbours would touch."""
+    renderer = style.renderer_of(figure)
+    gap_px = 2.0
+
+    def crowded(axis: Axes) -> bool:
+        boxes = [label.get_window_extent(renderer) for label in axis.get_xticklabels()]
+        return any(left.x1 + gap_px > right.x0 for left, right in pairwise(boxes))
+
+    if not any(crowded(axis) for axis in axes):
+        return
+    upright: dict[str, Any] = {"rotation": 90}
+    slanted: dict[str, Any] = {"rotation": 40, "ha": "right", "rotation_mode": "anchor"}
+    for axis, bars in zip(axes, panels, strict=True):
+        labels = [", ".join(_tick_lines(bar, bars, arrangement)) for _, bar in bars.iterrows()]
+        axis.set_xticks(range(len(bars)), labels, **(slanted if slot_in > SLANTED_SLOT_IN else upright))
+
+
+def _lay_out(figure: Figure, axes: list[Axes], grid: Grid, table: pd.DataFrame, texts: tuple[str, str]) -> None:
+    """Place title, panels and legends, everything at its measured size, and size the figure to hold them.
+
+    The axes come in with the size of the whole figure, which is the size they keep.
+    """
+    renderer = style.renderer_of(figure)
+    rows = [axes[i : i + grid.n_columns] for i in range(0, len(axes), grid.n_columns)]
+    columns = [axes[i :: grid.n_columns] for i in range(grid.n_columns)]
+    outside = {axis: _overhang_in(axis, renderer, figure.dpi) for axis in axes}
+    lefts_in = [max(outside[axis].left for axis in column) for column in columns]
+    right_in = max(side.right for side in outside.values())
+    tops_in = [max(outside[axis].top for axis in row) for row in rows]
+    bottoms_in = [max(outside[axis].bottom for axis in row) for row in rows]
+    xs_in, x_in = [], MARGIN_IN - GAP_IN - right_in
+    for left_in in lefts_in:
+        x_in += right_in + GAP_IN + left_in
+        xs_in.append(x_in)
+        x_in += grid.axes_width_in
+    width_in = max(x_in + right_in + MARGIN_IN, NARROWEST_FIGURE_IN)
+
+    inner_in = width_in - 2 * MARGIN_IN
+    title, subtitle = texts
+    title = _wrapped(figure, title, TITLE_PT, inner_in, weight="bold")
+    subtitle = _wrapped(figure, subtitle, SUBTITLE_PT, inner_in)
+    headings = [
+        figure.text(0, 0, title, fontsize=TITLE_PT, fontweight="bold", va="top"),
+        figure.text(0, 0, subtitle, fontsize=SUBTITLE_PT, color=style.MUTED, va="top", linespacing=1.3),
+    ]
+    entries = [(_level_handles(table), LEVEL_LEGEND), (_part_handles(table), None)]
+    legends = [_legend(figure, handles, heading, inner_in) for handles, heading in entries if handles]
+    heights_in = {item: item.get_window_extent(renderer).height / figure.dpi for item in (*headings, *legends)}
+
+    panels_in = sum(tops_in) + sum(bottoms_in) + len(rows) * AXES_HEIGHT_IN + (len(rows) - 1) * GAP_IN / 2
+    height_in = sum(heights_in.values()) + panels_in + 2 * GAP_IN + 2 * MARGIN_IN + 0.06
+    figure.set_size_inches(width_in, height_in)
+    y_in = height_in - MARGIN_IN
+    for heading in headings:
+        heading.set_position((MARGIN_IN / width_in, y_in / height_in))
+        y_in -= heights_in[heading] + 0.06
+    y_in += GAP_IN / 2 - GAP_IN
+    for row, top_in, bottom_in in zip(rows, tops_in, bottoms_in, strict=True):
+        y_in -= top_in + AXES_HEIGHT_IN
+        for axis, x_in in zip(row, xs_in, strict=False):
+            size = (grid.axes_width_in / width_in, AXES_HEIGHT_IN / height_in)
+            axis.set_position((x_in / width_in, y_in / height_in, *size))
+        y_in -= bottom_in + GAP_IN / 2
+    y_in -= GAP_IN / 2
+    for legend in legends:
+        legend.set_bbox_to_anchor((MARGIN_IN / width_in, y_in / height_in), transform=figure.transFigure)
+        y_in -= heights_in[legend]
+
+
+@dataclass(frozen=True)
+class Overhang:
+    """How far titles and labels stick out of their axes."""
+
+    left: float
+    right: float
+    top: float
+    bottom: float
+
+
+def _overhang_in(axis: Axes, renderer: RendererAgg, dpi: float) -> Overhang:
+    """Measure the overhang of one panel, inches."""
+    frame, whole = axis.get_window_extent(renderer), axis.get_tightbbox(renderer)
+    assert whole is not None, "a visible panel has an extent"
+    sides = (frame.x0 - whole.x0, whole.x1 - frame.x1, whole.y1 - frame.y1, frame.y0 - whole.y0)
+    return Overhang(*(max(0.0, side / dpi) for side in sides))
+
+
+def _level_handles(table: pd.DataFrame) -> list[Any]:
+    """Legend entries of the staleness levels that occur."""
+    colours = style.level_colours(_levels(table))
+    return [Patch(facecolor=colour, edgecolor="white", label=str(level)) for level, colour in colours.items()]
+
+
+def _part_handles(table: pd.DataFrame) -> list[Any]:
+    """Legend entries of what else occurs: hatches, error bars, marks."""
+    handles: list[Any] = []
+    for column, hatch, label in (
+        ("wasted_throughput_l2", style.HATCH_L2, L2_LABEL),
+        ("wasted_throughput_l3", style.HATCH_L3, L3_LABEL),
+    ):
+        if (table[column] > 0).any():
+            handles.append(Patch(facecolor=style.PAPER, edgecolor=style.MUTED, hatch=hatch, linewidth=0.6, label=label))
+    if table["effective_ci95"].notna().any():
+        look: dict[str, Any] = {"marker": ERROR_BAR, "markersize": 11, "markeredgewidth": 1.3, "fillstyle": "none"}
+        handles.append(Line2D([], [], color=style.INK, linestyle="none", label=ERROR_LABEL, **look))
+    if table["over_bound"].any():
+        handles.append(Line2D([], [], color=style.ALARM, linestyle="none", label=OVER_LABEL, marker="^", markersize=6))
+    return handles
+
+
+def _legend(figure: Figure, handles: list[Any], heading: str | None, width_in: float) -> Legend:
+    """A legend with as few rows as the width allows, in reading order."""
+    renderer = style.renderer_of(figure)
+    spacing: dict[str, Any] = {"borderpad": 0.25, "borderaxespad": 0, "handlelength": 1.8, "columnspacing": 1.6}
+    for n_columns in range(len(handles), 0, -1):
+        # matplotlib fills columns first
+        by_row = [handle for column in range(n_columns) for handle in handles[column::n_columns]]
+        legend = figure.legend(
+            handles=by_row, title=heading, alignment="left", loc="upper left", ncols=n_columns, **spacing
+        )
+        if legend.get_window_extent(renderer).width / figure.dpi <= width_in:
+            return legend
+        if n_columns > 1:
+            legend.remove()
+    return legend
+
+
+def _own_title(table: pd.DataFrame) -> str:
+    """A title for a figure that was given none."""
+    frameworks = table["framework"].unique()
+    return "Effective and wasted throughput" + (f": {frameworks[0]}" if len(frameworks) == 1 else "")
+
+
+def _subtitle(table: pd.DataFrame, arrangement: Arrangement) -> str:
+    """How to read the bars, how many seeds, and what all runs have in common."""
+    reading = "solid (number): effective, by staleness of the tokens"
+    if (table[["wasted_throughput_l2", "wasted_throughput_l3"]] > 0).any(axis=None):
+        reading += " · hatched: dropped · both: total"
+    fewest, most = int(table["n_seeds"].min()), int(table["n_seeds"].max())
+    n = f"n = {most}" if fewest == most else f"n = {fewest} to {most}"
+    seeds = f"{n} seed{'s' * (most > 1)} per bar" + (", mean and 95 % t interval" if most > 1 else "")
+    shared = [_worded(column, table[column].iloc[0]) for column in arrangement.constant if table[column].notna().all()]
+    return f"{reading}\n" + " · ".join([seeds, *shared])
+
+
+def _x_label(bars: pd.DataFrame, x: str) -> str:
+    """Label of the x axis of one panel."""
+    if x != "eta":
+        return x
+    knobs = bars["upstream_knob"].dropna().unique() if "upstream_knob" in bars else []
+    return f"η = {knobs[0]}" if len(knobs) and knobs[0] else "η"
+
+
+def _worded(column: str, value: object) -> str:
+    """A config value with its name, where the value doesn't speak for itself."""
+    if column in {"framework", "hardware", "model"}:
+        return _value(value)
+    return f"η{NBSP}={NBSP}{_value(value)}" if column == "eta" else f"{column}{NBSP}{_value(value)}"
+
+
+def _value(value: Any) -> str:
+    """A config value as text."""
+    if pd.isna(value):
+        return "none"
+    return f"{value:g}" if pd.api.types.is_float(value) else str(value)
+
+
+def _wrapped(figure: Figure, text: str, size_pt: float, width_in: float, weight: str = "normal") -> str:
+    """Break a text at blanks, and words only if they must be, so that it fits a width; its own line breaks stay."""
+    measure = figure.text(0, 0, "", fontsize=size_pt, fontweight=weight)
+    renderer = style.renderer_of(figure)
+
+    def fits(line: str) -> bool:
+        measure.set_text(line)
+        return bool(measure.get_window_extent(renderer).width / figure.dpi <= width_in)
+
+    def pieces(paragraph: str) -> Iterator[str]:
+        for word in paragraph.split(" "):
+            rest = word
+            while len(rest) > 1 and not fits(rest):  # a path or the like: cut it where the line ends
+                end = next((end for end in range(len(rest) - 1, 1, -1) if fits(rest[:end])), 1)
+                yield rest[:end]
+                rest = rest[end:]
+            yield rest
+
+    lines = []
+    for paragraph in text.split("\n"):
+        line = ""
+        for word in pieces(paragraph):
+            longer = f"{line} {word}" if line else word
+            if line and not fits(longer):
+                lines.append(line.removesuffix(" ·"))
+                line = word if word != "·" else ""
+            else:
+                line = longer
+        lines.append(line)
+    measure.remove()
+    return "\n".join(lines)
+
+
+def _levels(table: pd.DataFrame) -> list[int]:
+    """The staleness levels of a bar table, ascending."""
+    return sorted(int(column.removeprefix(LEVEL_PREFIX)) for column in table if column.startswith(LEVEL_PREFIX))
+
+
+def _ranks(values: pd.Series[Any]) -> pd.Series[Any]:
+    """Where each value stands in its column's order: numbers ascending, words by first appearance, nulls first."""
+    if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values):
+        return values.astype(float).fillna(-math.inf)
+    return pd.Series(pd.factorize(values)[0], index=values.index)
+
+
+def _tuple(key: Hashable) -> tuple[Any, ...]:
+    """A group key as a tuple, also where the groups have one column."""
+    return key if isinstance(key, tuple) else (key,)
+
+
+def _is_hashable(value: object) -> bool:
+    """Whether a value can be grouped by."""
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True

@@ -1,0 +1,31 @@
+"""Check everything that was asked for before anything is written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hydra import initialize_config_dir
+from omegaconf import DictConfig
+
+from simrl.compose import compose_point, config_folder, points_of, typed
+from simrl.simulation import prepare
+
+
+def check_points(overrides: list[str], config_dir: str | None = None) -> int:
+    """Compose and check every point before anything is written; return how many there are.
+
+    Raises:
+        ConfigError: for the first point that cannot be simulated.
+    """
+    search = [f"hydra.searchpath=[file://{Path(config_dir).absolute()}]"] if config_dir else []
+    with initialize_config_dir(config_folder(), version_base="1.3"):
+        points = points_of(overrides)
+        bases: dict[tuple[str, ...], DictConfig] = {}
+        checked = set()
+        for point in points:
+            config = typed(compose_point([*search, *point], bases))
+            key = repr((config.workload, config.seed))
+            if config.workload.law != "trace" or key not in checked:
+                prepare(config)
+            checked.add(key)
+    return len(points)

@@ -1,0 +1,117 @@
+"""A sweep: its folder links to its runs, collects their rows into one table and draws it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig
+
+from simrl.results import BATCHES, SUMMARY, read_status, write_parquet
+from simrl.rollout.engine import compile_engine
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+SWEEP_TABLE, SWEEP_FIGURE = "sweep.parquet", "throughput.png"
+
+
+def say(line: str) -> None:
+    """Tell the person at the terminal; results go to stdout, this does not."""
+    print(f"simrl: {line}", file=sys.stderr, flush=True)  # noqa: T201
+
+
+def link_run(sweep_folder: Path, number: int, run_folder: Path) -> None:
+    """Let ``<sweep>/<number>`` stand for a run, as Hydra users expect; the run itself may serve other sweeps too."""
+    link = sweep_folder / str(number)
+    link.unlink(missing_ok=True)
+    link.symlink_to(os.path.relpath(run_folder, sweep_folder), target_is_directory=True)
+
+
+def runs_of(sweep_folder: Path) -> list[Path]:
+    """Return the sweep's run folders, by number, each once."""
+    numbered = sorted((int(entry.name), entry) for entry in sweep_folder.iterdir() if entry.name.isdigit())
+    return list(dict.fromkeys(entry.resolve() for _, entry in numbered))
+
+
+def collect(sweep_folder: Path) -> pa.Table | None:
+    """Write sweep.parquet from the finished runs; return the table, or None if no run finished.
+
+    Config keys that are the same in every run stay in the runs' own files, but for the group choices.
+    """
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    finished = [run for run in runs_of(sweep_folder) if (read_status(run) or {}).get("state") == "ok"]
+    if not finished:
+        return None
+    rows = pa.concat_tables([pq.read_table(run / SUMMARY) for run in finished], promote_options="default")
+    constant = [
+        name
+        for name in rows.column_names
+        if "." in name and len(rows) > 1 and rows.column(name).null_count == 0 and len(rows.column(name).unique()) == 1
+    ]
+    rows = rows.drop_columns(constant)
+    write_parquet(rows, sweep_folder / (SWEEP_TABLE + ".part"))
+    os.replace(sweep_folder / (SWEEP_TABLE + ".part"), sweep_folder / SWEEP_TABLE)
+    return rows
+
+
+def draw(sweep_folder: Path, rows: pa.Table) -> Path:
+    """Draw the stacked bars of a sweep's table into its folder."""
+    import pandas as pd  # noqa: PLC0415
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    from simrl.plots.style import save  # noqa: PLC0415
+    from simrl.plots.throughput import throughput_bars  # noqa: PLC0415
+
+    folders = {run.name: run for run in runs_of(sweep_folder)}
+    levels = []
+    for run in rows.column("run_id").to_pylist():
+        batch = pq.read_table(folders[run] / BATCHES, columns=["staleness", "tokens"]).to_pandas()
+        levels.append(batch.groupby("staleness", as_index=False)["tokens"].sum().assign(run_id=run))
+    summary = rows.to_pandas()
+    summary.attrs["swept"] = [name for name in rows.column_names if "." in name]
+    figure = throughput_bars(summary, pd.concat(levels, ignore_index=True))
+    path = sweep_folder / SWEEP_FIGURE
+    save(figure, path)
+    return path
+
+
+def failures(sweep_folder: Path) -> list[tuple[str, str]]:
+    """Return (run, error) of the runs that failed."""
+    out = []
+    for run in runs_of(sweep_folder):
+        status = read_status(run)
+        if status is None or status["state"] != "ok":
+            out.append((run.name, "no status" if status is None else str(status["error"]).split("\n")[0]))
+    return out
+
+
+class SweepReport(Callback):  # type: ignore[misc]
+    """Compiles the engine in the parent before workers start, and collects and draws when they are done."""
+
+    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:  # noqa: ARG002
+        """Compile once, here, so that workers load the machine code."""
+        compile_engine(say)
+
+    def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:  # noqa: ARG002
+        """Collect and draw; leave with exit code 1 if a run failed."""
+        folder = Path(config.hydra.sweep.dir)
+        try:
+            rows = collect(folder)
+            if rows is not None:
+                draw(folder, rows)
+                say(f"{len(rows)} runs collected: {folder / SWEEP_TABLE}, {folder / SWEEP_FIGURE}")
+        except Exception:  # noqa: BLE001 - Hydra would turn it into a warning
+            say(f"the runs are there, but collecting them failed:\n{traceback.format_exc()}")
+            sys.exit(1)
+        failed = failures(folder)
+        for run, error in failed:
+            say(f"failed: {run}: {error}")
+        if failed:
+            sys.exit(1)

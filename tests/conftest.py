@@ -1,0 +1,29 @@
+"""What the tests share: composing a configuration, and small random ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+from hydra import initialize_config_dir
+
+from simrl.compose import compose_point, config_folder, typed
+from simrl.config import SimulationConfig
+
+
+@cache
+def _composed(overrides: tuple[str, ...]) -> SimulationConfig:
+    with initialize_config_dir(config_folder(), version_base="1.3"):
+        return typed(compose_point(list(overrides), {}))
+
+
+def compose_config(*overrides: str) -> SimulationConfig:
+    """Return the typed configuration of Hydra overrides."""
+    return _composed(overrides)
+
+
+@pytest.fixture
+def configure() -> Callable[..., SimulationConfig]:
+    """Give a function from Hydra overrides to a typed configuration."""
+    return compose_config

@@ -1,0 +1,125 @@
+"""The command line as a person uses it: exit codes, one-line errors, what a run and a sweep leave."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from simrl.metrics import UNITS
+from simrl.results import BATCH_UNITS, TIMELINE_UNITS, TRAJECTORY_UNITS
+
+SMALL = ("versions=2", "groups_per_batch=4", "workload.mean_response_tokens=2000")
+
+
+def simrl(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line in *folder*."""
+    return subprocess.run(
+        [sys.executable, "-m", "simrl", *arguments], cwd=folder, capture_output=True, text=True, check=False
+    )
+
+
+def everything_in(folder: Path) -> list[Path]:
+    """Return all files and folders below *folder*."""
+    return sorted(path for path in folder.rglob("*"))
+
+
+def bytes_of_runs(folder: Path) -> dict[str, bytes]:
+    """Return the Parquet files of all runs below an output folder by run and name."""
+    files = (folder / "outputs" / "runs").rglob("*.parquet")
+    return {f"{path.parent.name}/{path.name}": path.read_bytes() for path in files}
+
+
+def test_a_run_leaves_every_file_of_the_contract(tmp_path: Path) -> None:
+    """The bare command prints metrics, engine and provenance, and its folder holds every file of the contract."""
+    done = simrl(tmp_path)
+    assert done.returncode == 0, done.stderr
+    for expected in ("effective throughput", "token/s", "vllm 0.30.0", "decode", "measured:", "derived:", "assumed:"):
+        assert expected in done.stdout
+    (run,) = (tmp_path / "outputs" / "runs").iterdir()
+    assert {path.name for path in (run / ".hydra").iterdir()} == {"config.yaml", "hydra.yaml", "overrides.yaml"}
+    status = json.loads((run / "status.json").read_text())
+    assert status["state"] == "ok"
+    assert status["wall_s"] > 0
+    for name, units, rows in (
+        ("summary", UNITS, 1),
+        ("batches", BATCH_UNITS, None),
+        ("trajectories", TRAJECTORY_UNITS, None),
+        ("timeline", TIMELINE_UNITS, None),
+    ):
+        table = pq.read_table(run / f"{name}.parquet")
+        assert set(table.column_names) >= set(units)
+        assert rows is None or len(table) == rows
+        for column, unit in units.items():
+            assert (table.schema.field(column).metadata or {b"unit": b""})[b"unit"].decode() == unit
+    again = simrl(tmp_path)
+    assert "computed before" in again.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("framework.eta=-1",),
+        ("framework.eta=abc",),
+        ("framework.bogus=1",),
+        ("framework=nope",),
+        ("hardware.gpus=4",),
+        ("rollout.kv_blocks=1000",),
+        ("framework.admission.quota_batch=4",),
+        ("workload=trace", "workload.path=no_column.csv"),
+        ("framework.eta=1,-2", "-m"),
+        ("-m", "framework=areal,nope"),
+    ],
+    ids=" ".join,
+)
+def test_bad_input_gives_one_line_and_exit_code_2_and_writes_nothing(
+    tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    """Bad input is one clear line on stderr, exit code 2, and no folder."""
+    (tmp_path / "no_column.csv").write_text("group,prompt_tokens\n1,5\n")
+    before = everything_in(tmp_path)
+    done = simrl(tmp_path, *arguments)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("simrl: ")
+    assert any(argument.split("=")[0].removesuffix(".quota_batch") in line for argument in arguments)
+    assert everything_in(tmp_path) == before
+
+
+def test_a_sweep_leaves_its_table_and_bars(tmp_path: Path) -> None:
+    """-m may stand anywhere; the sweep folder holds sweep.parquet, throughput.png and a link to each run."""
+    done = simrl(tmp_path, "-m", "framework=areal,roll", "framework.eta=1,2", *SMALL)
+    assert done.returncode == 0, done.stderr
+    (sweep,) = (tmp_path / "outputs" / "sweeps").iterdir()
+    table = pq.read_table(sweep / "sweep.parquet")
+    assert table.column("framework").to_pylist() == ["areal", "areal", "roll", "roll"]
+    assert table.column("eta").to_pylist() == [1, 2, 1, 2]
+    assert (sweep / "throughput.png").stat().st_size > 10_000
+    assert [(sweep / str(number) / "summary.parquet").is_file() for number in range(4)] == [True] * 4
+
+
+def test_worker_count_changes_no_byte(tmp_path: Path) -> None:
+    """The same sweep with one and with two workers gives identical Parquet files."""
+    for workers in (1, 2):
+        folder = tmp_path / str(workers)
+        folder.mkdir()
+        done = simrl(folder, "-m", "seed=0,1,2", f"hydra.launcher.n_jobs={workers}", *SMALL)
+        assert done.returncode == 0, done.stderr
+    one, two = bytes_of_runs(tmp_path / "1"), bytes_of_runs(tmp_path / "2")
+    assert len(one) == 15
+    assert one == two
+
+
+def test_the_run_path_loads_no_table_or_plotting_library() -> None:
+    """A simulation imports neither pandas nor matplotlib nor seaborn: they would cost more than the run."""
+    script = (
+        "import sys, simrl.__main__;"
+        "print([m for m in ('pandas', 'matplotlib', 'seaborn', 'joblib', 'pyarrow') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"

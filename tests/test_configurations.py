@@ -1,0 +1,99 @@
+"""Every file in conf/ composes, and every option of every group runs a tiny case."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from simrl.compose import GROUPS, config_folder
+from simrl.config import ConfigError, SimulationConfig
+from simrl.metrics import summarise
+from simrl.simulation import prepare, simulate
+
+OPTIONS = [
+    (group, path.stem) for group in GROUPS for path in sorted((Path(config_folder()) / group).glob("*.yaml"))
+]
+TINY = ("versions=2", "groups_per_batch=2", "group_size=8", "framework.eta=1")
+NEEDS = {
+    ("workload", "trace"): ("workload.path=tests/data/tiny_trace.jsonl",),
+    ("hardware", "l40s"): ("model=qwen3_4b",),
+    # weights that leave one accelerator no room for KV
+    ("model", "qwen3_32b"): ("rollout.tensor_parallel=1",),
+}
+
+
+@pytest.mark.parametrize(("group", "option"), OPTIONS, ids=lambda value: value)
+def test_every_option_runs(group: str, option: str, configure: Callable[..., SimulationConfig]) -> None:
+    """Each option of each group composes with the defaults and simulates two small training steps."""
+    config = configure(f"{group}={option}", *TINY, *NEEDS.get((group, option), ()))
+    row = summarise(config, simulate(config), "tiny")
+    assert row["trained_tokens"] > 0
+    assert row["effective_throughput"] > 0
+    assert getattr(config, group).name == option
+
+
+@pytest.mark.parametrize(("group", "option"), OPTIONS, ids=lambda value: value)
+def test_every_number_says_where_it_comes_from(group: str, option: str) -> None:
+    """Every number in conf/ has a comment on its line or on the line above."""
+    lines = (Path(config_folder()) / group / f"{option}.yaml").read_text().splitlines()
+    for above, line in pairwise(["", *lines]):
+        value = line.partition(":")[2].strip()
+        if value[:1].isdigit():
+            assert "#" in line or above.lstrip().startswith("#"), f"no source beside: {line}"
+
+
+def test_defaults_are_the_articles_set_up(configure: Callable[..., SimulationConfig]) -> None:
+    """The bare command is 8 H20, Qwen3-8B, dapo_math, AReaL, 16 groups x 8, 10 versions, 31,262 KV blocks."""
+    config = configure()
+    chosen = [getattr(config, group).name for group in GROUPS]
+    assert chosen == ["h20", "qwen3_8b", "dapo_math", "areal", "vllm", "megatron"]
+    assert (config.groups_per_batch, config.group_size, config.versions, config.seed) == (16, 8, 10, 0)
+    assert config.hardware.gpus == 8
+    assert config.rollout.instances == 2
+    assert config.trainer.gpus == 6
+    assert simulate(configure("versions=1")).kv_blocks == 31262 - 1  # the null block is never handed out
+
+
+BAD = [
+    (("framework.eta=-1",), "framework.eta=-1", "0 or more"),
+    (("framework=verl_drop", "framework.eta=0"), "framework.eta=0", "1 or more"),
+    (("rollout.kv_blocks=1000",), "rollout.kv_blocks=1000", "39912 tokens needs 2495"),
+    (("rollout.max_model_len=30000",), "rollout.max_model_len=30000", "39912"),
+    (("hardware.gpus=4",), "hardware.gpus=4", "hardware.gpus=8"),
+    (("framework.admission.quota_batch=4",), "groups_per_batch=16", "at most 8 groups"),
+    (("hardware=l40s", "model=qwen3_32b"), "rollout", "tensor_parallel"),
+    (("framework.admission.rule=nope",), "framework.admission.rule=nope", "version_quota"),
+    (("framework.admission.ahead=2.5",), "framework.admission.ahead=2.5", "type int"),
+    (("+framework.admission.bogus=1",), "framework.admission.bogus=1", "takes ahead"),
+    (("framework.weight_update=teleport",), "framework.weight_update=teleport", "abort, keep, recompute, drain"),
+    (("workload=trace",), "workload.path=None", "name the trace file"),
+    (("workload.sigma_within_group=-1",), "workload.sigma_within_group=-1", "0 or more"),
+    (("rollout.watermark=1.0",), "rollout.watermark=1.0", "below 1"),
+    (("versions=0",), "versions=0", "1 or more"),
+    (("seed=1.5",), "seed=1.5", "whole number"),
+    (("+foo=1",), "foo=1", "no such key"),
+]
+
+
+@pytest.mark.parametrize(("overrides", "names", "mend"), BAD, ids=lambda value: str(value)[:40])
+def test_bad_input_is_one_line_that_names_key_value_and_mend(
+    overrides: tuple[str, ...], names: str, mend: str, configure: Callable[..., SimulationConfig]
+) -> None:
+    """What cannot run is refused before the run, in one line with the key, the value and what to do."""
+    with pytest.raises(ConfigError) as refused:
+        prepare(configure(*overrides))
+    message = str(refused.value)
+    assert message.startswith(names)
+    assert mend in message
+    assert "\n" not in message
+
+
+def test_schemas_do_not_show_up_as_options() -> None:
+    """Schemas live in sub-groups, so that framework=glob(*) sweeps frameworks only."""
+    for group in GROUPS:
+        for path in (Path(config_folder()) / group).glob("*.yaml"):
+            assert "name" in OmegaConf.load(path)

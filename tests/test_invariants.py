@@ -1,0 +1,142 @@
+"""Named invariants, checked on random small simulations of every framework."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+
+from simrl.config import SimulationConfig
+from simrl.metrics import summarise, tokens_of, trained_levels
+from simrl.records import DROPPED_L2, DROPPED_L3, NONE, TRAINED, UNFINISHED, Records
+from simrl.simulation import simulate
+from tests.random_configs import small_configs
+
+random_runs = settings(
+    max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+
+
+def same_records(one: Records, other: Records) -> None:
+    """Assert that two runs recorded the same, to the nanosecond (SimPy's own event count aside)."""
+    assert one.duration_ns == other.duration_ns
+    assert one.batches == other.batches
+    assert one.instances == other.instances
+    np.testing.assert_array_equal(one.trajectories, other.trajectories)
+    np.testing.assert_array_equal(one.segments, other.segments)
+    for a, b in zip(one.timelines, other.timelines, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(small_configs())
+def test_stretches_change_nothing(config: SimulationConfig) -> None:
+    """Decode stretches in closed form and forced single iterations give identical records."""
+    stepped = dataclasses.replace(config, rollout=dataclasses.replace(config.rollout, stepping="iteration"))
+    same_records(simulate(config), simulate(stepped))
+
+
+@random_runs
+@given(small_configs())
+def test_tokens_are_conserved_by_fate(config: SimulationConfig) -> None:
+    """Every token is generated once: trained, dropped by L2 or L3, or unfinished; segments add up to it."""
+    records = simulate(config)
+    rows = records.trajectories
+    assert set(np.unique(rows["fate"])) <= {TRAINED, DROPPED_L2, DROPPED_L3, UNFINISHED}
+    assert (rows["generated_tokens"] <= rows["response_tokens"]).all()
+    whole = (rows["fate"] == TRAINED) | (rows["fate"] == DROPPED_L3)
+    assert (rows["generated_tokens"] == rows["response_tokens"])[whole].all()
+    by_trajectory = np.bincount(
+        records.segments["trajectory"], weights=records.segments["tokens"], minlength=len(rows)
+    ).astype(int)
+    np.testing.assert_array_equal(by_trajectory, rows["generated_tokens"])
+    row = summarise(config, records, "x")
+    parts = (
+        row[name] for name in ("trained_tokens", "wasted_tokens_l2", "wasted_tokens_l3", "unfinished_tokens")
+    )
+    assert sum(parts) == tokens_of(rows).sum()
+    assert trained_levels(records)["tokens"].sum() == row["trained_tokens"]
+    assert row["effective_throughput"] == row["trained_tokens"] / row["duration_s"]
+
+
+@random_runs
+@given(small_configs())
+def test_groups_are_whole(config: SimulationConfig) -> None:
+    """A group has one fate and one consumed version; each batch is exactly groups_per_batch groups."""
+    rows = simulate(config).trajectories.reshape(-1, config.group_size)
+    for name in ("group", "fate", "consumed_version", "admission_version"):
+        assert (rows[name] == rows[name][:, :1]).all()
+    trained = rows[rows["fate"][:, 0] == TRAINED]
+    versions, counts = np.unique(trained["consumed_version"][:, 0], return_counts=True)
+    assert versions.tolist() == list(range(config.versions))
+    assert (counts == config.groups_per_batch).all()
+
+
+@random_runs
+@given(small_configs())
+def test_versions_and_times_are_monotone(config: SimulationConfig) -> None:
+    """Admission <= first token <= last token <= consumption in versions; submit <= first token <= finish in time."""
+    records = simulate(config)
+    rows = records.trajectories
+    started = rows[rows["first_token_version"] != NONE]
+    assert (started["admission_version"] <= started["first_token_version"]).all()
+    assert (started["submit_ns"] <= started["first_token_ns"]).all()
+    trained = rows[rows["fate"] == TRAINED]
+    assert (trained["first_token_version"] <= trained["end_version"]).all()
+    assert (trained["end_version"] <= trained["consumed_version"]).all()
+    assert (trained["first_token_ns"] <= trained["finish_ns"]).all()
+    segments = records.segments
+    same = segments["trajectory"][1:] == segments["trajectory"][:-1]
+    assert (np.diff(segments["version"])[same] > 0).all()
+    edges = [t for b in records.batches for t in (b.wait_ns, b.start_ns, b.update_ns, b.end_ns, b.publish_ns)]
+    assert edges == sorted(edges)
+
+
+@random_runs
+@given(small_configs())
+def test_a_strict_mechanism_keeps_its_bound(config: SimulationConfig) -> None:
+    """No trained token is staler than the bound a strict mechanism promises, whatever the load."""
+    bound = config.framework.strict_bound
+    if bound is not None:
+        rows = simulate(config).trajectories
+        trained = rows[rows["fate"] == TRAINED]
+        assert (trained["consumed_version"] - trained["admission_version"]).max() <= bound
+
+
+@random_runs
+@given(small_configs())
+def test_kv_blocks_and_queues_stay_within_their_limits(config: SimulationConfig) -> None:
+    """Used blocks never exceed the pool, running requests never max_num_seqs; time is busy or idle, never both."""
+    records = simulate(config)
+    for timeline, instance in zip(records.timelines, records.instances, strict=True):
+        assert (timeline["used_blocks"] <= records.kv_blocks).all()
+        assert (timeline["used_blocks"] >= 0).all()
+        assert (timeline["running"] <= config.rollout.max_num_seqs).all()
+        assert (np.diff(timeline["time_ns"]) > 0).all()
+        assert instance.busy_ns <= records.duration_ns + max(instance.busy_ns // max(instance.iterations, 1), 10**10)
+
+
+@random_runs
+@given(small_configs())
+def test_engine_counters_agree_with_trajectories(config: SimulationConfig) -> None:
+    """What the engines counted is what the trajectories record: preemptions, re-prefilled tokens."""
+    records = simulate(config)
+    rows = records.trajectories
+    assert rows["preemptions"].sum() == sum(instance.preemptions for instance in records.instances)
+    assert rows["reprefill_tokens"].sum() == sum(instance.reprefill_tokens for instance in records.instances)
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(small_configs())
+def test_same_seed_same_records(config: SimulationConfig) -> None:
+    """A simulation depends on its configuration alone."""
+    same_records(simulate(config), simulate(config))
+
+
+def test_all_frameworks_see_the_same_load(configure) -> None:  # noqa: ANN001
+    """Group g has the same lengths under every framework of one seed (common random numbers)."""
+    one, other = (simulate(configure(f"framework={name}", "versions=2")) for name in ("areal", "verl_drop"))
+    shared = min(len(one.trajectories), len(other.trajectories))
+    for name in ("prompt_tokens", "response_tokens"):
+        np.testing.assert_array_equal(one.trajectories[name][:shared], other.trajectories[name][:shared])
