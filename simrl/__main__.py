@@ -10,6 +10,7 @@ import hydra
 from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -27,7 +28,7 @@ BAD_INPUT = 2
 
 def hydra_files(config: DictConfig) -> dict[str, str]:
     """Return the three files Hydra keeps of a job."""
-    own = OmegaConf.create({"hydra": OmegaConf.to_container(HydraConfig.instance().cfg.hydra, resolve=False)})
+    own = OmegaConf.create({"hydra": HydraConfig.get()})
     return {
         "config.yaml": OmegaConf.to_yaml(config),
         "hydra.yaml": OmegaConf.to_yaml(own),
@@ -40,7 +41,7 @@ def job(config: DictConfig) -> float | None:
     simulation = typed(config)
     outcome = run(simulation, config.output_dir, resume=config.resume, hydra_files=hydra_files(config))
     hydra_config = HydraConfig.get()
-    many = hydra_config.mode.name == "MULTIRUN"
+    many = hydra_config.mode == RunMode.MULTIRUN
     if many:
         link_run(Path(hydra_config.sweep.dir), hydra_config.job.num, outcome.folder)
         state = "cached" if outcome.cached else outcome.state

@@ -26,6 +26,11 @@ def to_s(nanoseconds: float) -> float:
     return nanoseconds / NS_PER_S
 
 
+def now_ns(env: Environment) -> int:
+    """Return the present; SimPy types it as a float, here it is always whole."""
+    return int(env.now)
+
+
 class Alarm(Event):
     """A timeout with a place among the events of its instant.
 

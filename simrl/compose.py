@@ -8,7 +8,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from hydra import compose, initialize_config_dir
+from hydra import compose
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
@@ -76,10 +76,10 @@ def typed(config: DictConfig) -> SimulationConfig:
             parts[key] = config[key]
     except OmegaConfBaseException as error:
         raise ConfigError(str(error.full_key), "?", str(error.msg or error).split("\n")[0]) from error
-    for key in config:
+    for key in map(str, config):
         if key not in (*GROUPS, *RUN_KEYS, *OUTPUT_KEYS):
             known = ", ".join((*GROUPS, *RUN_KEYS, *OUTPUT_KEYS))
-            raise ConfigError(str(key), config[key], f"no such key; the top level has {known}")
+            raise ConfigError(key, config[key], f"no such key; the top level has {known}")
     for key in RUN_KEYS:
         if not isinstance(parts[key], int) or isinstance(parts[key], bool):
             raise ConfigError(key, parts[key], "must be a whole number")
@@ -140,12 +140,13 @@ def compose_point(overrides: list[str], bases: dict[tuple[str, ...], DictConfig]
     config = copy.deepcopy(bases[chosen])
     values = [override for override in overrides if not is_group_choice(override)]
     for override in OverridesParser.create().parse_overrides(values):
+        line = override.input_line or ""
         try:
             OmegaConf.update(config, override.key_or_group, override.value(), merge=True)
         except (ConfigAttributeError, ConfigKeyError) as error:
-            raise unknown_key(config, override.input_line or "") from error
+            raise unknown_key(config, line) from error
         except OmegaConfBaseException as error:
-            key, _, value = (override.input_line or "").partition("=")
+            key, _, value = line.partition("=")
             reason = str(error.msg or error).splitlines()[0]
             raise ConfigError(key, value, f"{reason}; give a value of that type") from error
     return config
@@ -164,7 +165,7 @@ def unknown_key(config: DictConfig, override: str) -> ConfigError:
 def leaves(config: DictConfig, prefix: str = "") -> list[tuple[str, Any]]:
     """Return the dotted keys of a configuration, without resolving anything."""
     out: list[tuple[str, Any]] = []
-    for key in config:
+    for key in map(str, config):
         node = config._get_node(key)  # noqa: SLF001 - an unresolved look
         if isinstance(node, DictConfig) and not node._is_none() and not node._is_interpolation():  # noqa: SLF001
             out += leaves(node, f"{prefix}{key}.")

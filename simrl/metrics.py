@@ -62,7 +62,8 @@ def trained_levels(records: Records) -> dict[str, np.ndarray]:
     rows = records.trajectories
     segments = records.segments[rows["fate"][records.segments["trajectory"]] == TRAINED]
     owner = rows[segments["trajectory"]]
-    first = np.concatenate([[True], segments["trajectory"][1:] != segments["trajectory"][:-1]]) if len(segments) else []
+    first = np.ones(len(segments), bool)
+    first[1:] = segments["trajectory"][1:] != segments["trajectory"][:-1]
     tokens = segments["tokens"] + np.where(first, owner["prompt_tokens"], 0)
     levels = np.stack([owner["consumed_version"], owner["consumed_version"] - segments["version"]], axis=1)
     unique, place = np.unique(levels, axis=0, return_inverse=True)

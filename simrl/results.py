@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -179,7 +178,7 @@ def flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def summary_row(config: SimulationConfig, records: Records, run_id: str) -> dict[str, Any]:
-    """Return the metrics, the group choices (as ``<group>_choice`` where a metric has the name) and every config key."""
+    """Return the metrics, the group choices and every configuration key under its dotted name."""
     row = summarise(config, records, run_id)
     for group, choice in choices(config).items():
         row.setdefault(group, choice)
@@ -212,11 +211,11 @@ def whole_folder(target: Path) -> Iterator[Path]:
         yield aside
         if target.exists():
             replaced = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
-            os.replace(target, replaced)
-            os.replace(aside, target)
+            target.replace(replaced)
+            aside.replace(target)
             shutil.rmtree(replaced, ignore_errors=True)
         else:
-            os.replace(aside, target)
+            aside.replace(target)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 

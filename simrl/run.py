@@ -61,7 +61,7 @@ def run(
                 (folder / ".hydra" / file).write_text(text)
         try:
             write_records(folder, config, simulate(config), name)
-        except Exception as failure:  # noqa: BLE001 - whatever went wrong belongs in this run's record
+        except Exception as failure:
             error = f"{type(failure).__name__}: {failure}"
             for partial in folder.glob("*.parquet"):
                 partial.unlink()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from simpy import Environment
 
-from simrl.clock import to_ns
+from simrl.clock import now_ns, to_ns
 from simrl.config import SimulationConfig
 from simrl.cost.iteration import engine_costs
 from simrl.cost.memory import kv_blocks
@@ -102,6 +102,6 @@ def simulate(config: SimulationConfig) -> Records:
         timelines=cluster.timelines(),
         instances=cluster.totals(),
         kv_blocks=engine_options(config, 1).blocks - 1,
-        duration_ns=env.now,
+        duration_ns=now_ns(env),
         events=next(env._eid),  # noqa: SLF001 - SimPy keeps no other count of its events
     )

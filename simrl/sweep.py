@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hydra.experimental.callback import Callback
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from simrl.results import BATCHES, SUMMARY, read_status, write_parquet
 from simrl.rollout.engine import compile_engine
@@ -38,10 +38,16 @@ def runs_of(sweep_folder: Path) -> list[Path]:
     return list(dict.fromkeys(entry.resolve() for _, entry in numbered))
 
 
+def swept_keys(sweep_folder: Path) -> list[str]:
+    """Return the keys the sweep was asked to set, in order, from Hydra's multirun.yaml."""
+    overrides = OmegaConf.load(sweep_folder / "multirun.yaml").hydra.overrides.task
+    return [override.split("=", 1)[0].lstrip("+~") for override in overrides]
+
+
 def collect(sweep_folder: Path) -> pa.Table | None:
     """Write sweep.parquet from the finished runs; return the table, or None if no run finished.
 
-    Config keys that are the same in every run stay in the runs' own files, but for the group choices.
+    Of the configuration it keeps the group choices and what was swept; the rest stands in the runs' own rows.
     """
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
@@ -50,14 +56,10 @@ def collect(sweep_folder: Path) -> pa.Table | None:
     if not finished:
         return None
     rows = pa.concat_tables([pq.read_table(run / SUMMARY) for run in finished], promote_options="default")
-    constant = [
-        name
-        for name in rows.column_names
-        if "." in name and len(rows) > 1 and rows.column(name).null_count == 0 and len(rows.column(name).unique()) == 1
-    ]
-    rows = rows.drop_columns(constant)
+    kept = swept_keys(sweep_folder)
+    rows = rows.drop_columns([name for name in rows.column_names if "." in name and name not in kept])
     write_parquet(rows, sweep_folder / (SWEEP_TABLE + ".part"))
-    os.replace(sweep_folder / (SWEEP_TABLE + ".part"), sweep_folder / SWEEP_TABLE)
+    (sweep_folder / (SWEEP_TABLE + ".part")).replace(sweep_folder / SWEEP_TABLE)
     return rows
 
 
@@ -75,7 +77,7 @@ def draw(sweep_folder: Path, rows: pa.Table) -> Path:
         batch = pq.read_table(folders[run] / BATCHES, columns=["staleness", "tokens"]).to_pandas()
         levels.append(batch.groupby("staleness", as_index=False)["tokens"].sum().assign(run_id=run))
     summary = rows.to_pandas()
-    summary.attrs["swept"] = [name for name in rows.column_names if "." in name]
+    summary.attrs["swept"] = [name for name in swept_keys(sweep_folder) if name in rows.column_names]
     figure = throughput_bars(summary, pd.concat(levels, ignore_index=True))
     path = sweep_folder / SWEEP_FIGURE
     save(figure, path)
@@ -92,7 +94,7 @@ def failures(sweep_folder: Path) -> list[tuple[str, str]]:
     return out
 
 
-class SweepReport(Callback):  # type: ignore[misc]
+class SweepReport(Callback):
     """Compiles the engine in the parent before workers start, and collects and draws when they are done."""
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:  # noqa: ARG002
@@ -107,7 +109,7 @@ class SweepReport(Callback):  # type: ignore[misc]
             if rows is not None:
                 draw(folder, rows)
                 say(f"{len(rows)} runs collected: {folder / SWEEP_TABLE}, {folder / SWEEP_FIGURE}")
-        except Exception:  # noqa: BLE001 - Hydra would turn it into a warning
+        except Exception:
             say(f"the runs are there, but collecting them failed:\n{traceback.format_exc()}")
             sys.exit(1)
         failed = failures(folder)

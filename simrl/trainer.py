@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
+from typing import Any
 
 import numpy as np
 from simpy import Environment, Event
 
-from simrl.clock import TRAINER, Alarm, to_ns
+from simrl.clock import TRAINER, Alarm, now_ns, to_ns
 from simrl.config import FrameworkConfig
 from simrl.cost.training import StepTime
 from simrl.records import Batch, TrajectoryLog
@@ -52,38 +53,38 @@ class Trainer:
         self.batches: list[Batch] = []
         self.process = env.process(self._run())
 
-    def _run(self) -> Iterator[Event]:
+    def _run(self) -> Generator[Event, Any, None]:
         self._control.admit()
         for version in range(self._versions):
-            wait_ns = self.env.now
+            wait_ns = now_ns(self.env)
             groups: list[Group] = yield self._control.next_batch()
-            start_ns = self.env.now
+            start_ns = now_ns(self.env)
             time = self._step_time(self._lengths(groups))
             if self._framework.logprob_recompute:
                 yield from self._phase(time.logprob_s, overlap=self._framework.overlap_logprob)
-            update_ns = self.env.now
+            update_ns = now_ns(self.env)
             yield from self._phase(time.update_s, overlap=self._framework.overlap_update)
-            end_ns = self.env.now
+            end_ns = now_ns(self.env)
             if version + 1 < self._versions:  # nobody would use the last step's weights
                 yield from self._publish(version + 1)
-            self.batches.append(Batch(version, wait_ns, start_ns, update_ns, end_ns, self.env.now))
+            self.batches.append(Batch(version, wait_ns, start_ns, update_ns, end_ns, now_ns(self.env)))
 
     def _lengths(self, groups: list[Group]) -> np.ndarray:
         rows = np.concatenate([self._log.members(group.index) for group in groups])
         return rows["prompt_tokens"] + rows["response_tokens"]  # type: ignore[no-any-return]
 
-    def _phase(self, seconds: float, *, overlap: bool) -> Iterator[Event]:
+    def _phase(self, seconds: float, *, overlap: bool) -> Generator[Event, Any, None]:
         duration_ns = to_ns(seconds)
         if not overlap:
-            self._cluster.hold(self.env.now + duration_ns)
+            self._cluster.hold(now_ns(self.env) + duration_ns)
         yield Alarm(self.env, duration_ns, TRAINER)
 
-    def _publish(self, version: int) -> Iterator[Event]:
+    def _publish(self, version: int) -> Generator[Event, Any, None]:
         mode = self._framework.weight_update
         if mode == "drain":
             yield from self._cluster.drain()
         self._control.cancel_stale(version)
-        self._cluster.update_weights(version, mode, self.env.now + self._sync_ns)
+        self._cluster.update_weights(version, mode, now_ns(self.env) + self._sync_ns)
         if self._sync_ns:
             yield Alarm(self.env, self._sync_ns, TRAINER)
         self._control.books.version = version

@@ -19,6 +19,7 @@ from simrl.rollout.state import (
     PAUSED_ALL,
     PAUSED_NEW,
     RUNNING,
+    SAMPLE,
     UNPAUSED,
     WAITING,
     EngineState,
@@ -138,11 +139,16 @@ class Instance:
 
     def __post_init__(self) -> None:
         slots = self.plan.submissions + 1
-        self.state = build_state(self.plan.options, self.plan.costs, slots)
+        state = build_state(self.plan.options, self.plan.costs, slots)
+        # Room for far more samples than one iteration or pause of a plan records.
+        self.state = state._replace(samples=np.zeros(1 << 14, SAMPLE))
         self._saved = build_state(self.plan.options, self.plan.costs, slots)
-        while len(self.state.samples) < 1 << 14:  # far more than one iteration or pause of a plan records
-            self.state = with_more_samples(self.state)
         self.submitted = 0
+
+    @property
+    def samples(self) -> np.ndarray:
+        """The timeline recorded so far."""
+        return self.state.samples[: self.state.engine["samples"][0]]
 
     def move(self, until_ns: int) -> None:
         """Bring the instance to *until_ns*; leave the clock alone if that is never."""
@@ -193,6 +199,12 @@ class Instance:
                 engine["paused"] = {"pause_new": PAUSED_NEW, "pause_all": PAUSED_ALL, "resume": UNPAUSED}[what]
 
 
+def waiting_queue(state: EngineState) -> list[int]:
+    """Return the slots of the waiting requests, head first."""
+    head, count = state.engine[["waiting_head", "waiting"]].item()
+    return [int(state.waiting[(head + place) % len(state.waiting)]) for place in range(count)]
+
+
 def free_queue(following: np.ndarray) -> list[int]:
     """Return the free queue, walked along *following* from its anchor; stops if it never gets back to it."""
     queue: list[int] = []
@@ -206,14 +218,14 @@ def picture(instance: Instance) -> dict[str, Any]:
     state = instance.state
     engine = state.engine[0]
     running = state.running[: engine["running"]].tolist()
-    seen = {f"engine.{name}": engine[name].item() for name in ENGINE.names}
+    seen = dict(zip(ENGINE.names, engine.item(), strict=True))
     seen |= {
         "requests": state.requests[: instance.submitted].tolist(),
-        "running": running,
-        "waiting": np.roll(state.waiting, -engine["waiting_head"])[: engine["waiting"]].tolist(),
-        "scheduled": state.scheduled[: engine["scheduled"]].tolist(),
-        "samples": state.samples[: engine["samples"]].tolist(),
-        "finished": list(instance.finished),
+        "running list": running,
+        "waiting queue": waiting_queue(state),
+        "iteration under way": state.scheduled[: engine["scheduled"]].tolist(),
+        "timeline": instance.samples.tolist(),
+        "completions": list(instance.finished),
     }
     if engine["prefix_caching"]:
         seen |= {
@@ -241,11 +253,13 @@ def obeys_the_laws(instance: Instance) -> None:
     state = instance.state
     engine = state.engine[0]
     running = state.running[: engine["running"]].tolist()
-    waiting = np.roll(state.waiting, -engine["waiting_head"])[: engine["waiting"]].tolist()
+    waiting = waiting_queue(state)
     submitted = state.requests[: instance.submitted]
     known = submitted["prompt_tokens"] + submitted["generated_tokens"]
     assert len(running) <= engine["max_num_seqs"]
     assert len(set(running + waiting)) == len(running) + len(waiting)
+    # First come, first served: victims are the last of the running and go to the front of the waiting.
+    assert np.all(np.diff(submitted["arrival"][running + waiting]) > 0)
     assert {slot for slot, row in enumerate(submitted) if row["status"] == RUNNING} == set(running)
     assert {slot for slot, row in enumerate(submitted) if row["status"] == WAITING} == set(waiting)
     assert np.all(submitted["computed_tokens"] <= known)

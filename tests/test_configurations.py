@@ -14,9 +14,7 @@ from simrl.config import ConfigError, SimulationConfig
 from simrl.metrics import summarise
 from simrl.simulation import prepare, simulate
 
-OPTIONS = [
-    (group, path.stem) for group in GROUPS for path in sorted((Path(config_folder()) / group).glob("*.yaml"))
-]
+OPTIONS = [(group, path.stem) for group in GROUPS for path in sorted((Path(config_folder()) / group).glob("*.yaml"))]
 TINY = ("versions=2", "groups_per_batch=2", "group_size=8", "framework.eta=1")
 NEEDS = {
     ("workload", "trace"): ("workload.path=tests/data/tiny_trace.jsonl",),

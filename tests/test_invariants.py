@@ -13,9 +13,7 @@ from simrl.records import DROPPED_L2, DROPPED_L3, NONE, TRAINED, UNFINISHED, Rec
 from simrl.simulation import simulate
 from tests.random_configs import small_configs
 
-random_runs = settings(
-    max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
-)
+random_runs = settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 
 
 def same_records(one: Records, other: Records) -> None:
@@ -52,9 +50,7 @@ def test_tokens_are_conserved_by_fate(config: SimulationConfig) -> None:
     ).astype(int)
     np.testing.assert_array_equal(by_trajectory, rows["generated_tokens"])
     row = summarise(config, records, "x")
-    parts = (
-        row[name] for name in ("trained_tokens", "wasted_tokens_l2", "wasted_tokens_l3", "unfinished_tokens")
-    )
+    parts = (row[name] for name in ("trained_tokens", "wasted_tokens_l2", "wasted_tokens_l3", "unfinished_tokens"))
     assert sum(parts) == tokens_of(rows).sum()
     assert trained_levels(records)["tokens"].sum() == row["trained_tokens"]
     assert row["effective_throughput"] == row["trained_tokens"] / row["duration_s"]
@@ -134,7 +130,7 @@ def test_same_seed_same_records(config: SimulationConfig) -> None:
     same_records(simulate(config), simulate(config))
 
 
-def test_all_frameworks_see_the_same_load(configure) -> None:  # noqa: ANN001
+def test_all_frameworks_see_the_same_load(configure) -> None:
     """Group g has the same lengths under every framework of one seed (common random numbers)."""
     one, other = (simulate(configure(f"framework={name}", "versions=2")) for name in ("areal", "verl_drop"))
     shared = min(len(one.trajectories), len(other.trajectories))

@@ -40,7 +40,7 @@ AXES_HEIGHT_IN = 2.1
 WIDEST_AXES_IN = 15.0
 WIDEST_FIGURE_IN = 16.0
 NARROWEST_FIGURE_IN = 6.8
-SLOT_IN = 0.5
+SLOT_IN = 0.55
 """Width given to one bar and its labels."""
 WIDE_SLOT_IN = 0.9
 """The same where bars are named by words."""
@@ -51,8 +51,10 @@ SLANTED_SLOT_IN = 0.3
 BAR_WIDTH = 0.78
 """Share of its slot that a bar fills."""
 MARGIN_IN = 0.12
-GAP_IN = 0.22
+GAP_IN = 0.2
 """Between panels, and between panels and what stands above and below them."""
+LINE_GAP_IN = 0.06
+"""Between title and subtitle."""
 LABEL_PT = 8.0
 NUMBER_PT = 7.5
 PANEL_TITLE_PT = 10.0
@@ -418,7 +420,7 @@ def _turn_crowded_ticks(
 ) -> None:
     """Slant the tick labels of all panels if any two neighbours would touch."""
     renderer = style.renderer_of(figure)
-    gap_px = 2.0
+    gap_px = 3.0
 
     def crowded(axis: Axes) -> bool:
         boxes = [label.get_window_extent(renderer) for label in axis.get_xticklabels()]
@@ -465,21 +467,22 @@ def _lay_out(figure: Figure, axes: list[Axes], grid: Grid, table: pd.DataFrame, 
     legends = [_legend(figure, handles, heading, inner_in) for handles, heading in entries if handles]
     heights_in = {item: item.get_window_extent(renderer).height / figure.dpi for item in (*headings, *legends)}
 
-    panels_in = sum(tops_in) + sum(bottoms_in) + len(rows) * AXES_HEIGHT_IN + (len(rows) - 1) * GAP_IN / 2
-    height_in = sum(heights_in.values()) + panels_in + 2 * GAP_IN + 2 * MARGIN_IN + 0.06
+    rows_in = sum(tops_in) + sum(bottoms_in) + len(rows) * AXES_HEIGHT_IN + (len(rows) - 1) * GAP_IN
+    height_in = 2 * MARGIN_IN + LINE_GAP_IN + 2 * GAP_IN + sum(heights_in.values()) + rows_in
     figure.set_size_inches(width_in, height_in)
-    y_in = height_in - MARGIN_IN
+
+    y_in = height_in - MARGIN_IN + LINE_GAP_IN  # from here downwards
     for heading in headings:
+        y_in -= LINE_GAP_IN
         heading.set_position((MARGIN_IN / width_in, y_in / height_in))
-        y_in -= heights_in[heading] + 0.06
-    y_in += GAP_IN / 2 - GAP_IN
+        y_in -= heights_in[heading]
     for row, top_in, bottom_in in zip(rows, tops_in, bottoms_in, strict=True):
-        y_in -= top_in + AXES_HEIGHT_IN
+        y_in -= GAP_IN + top_in + AXES_HEIGHT_IN
         for axis, x_in in zip(row, xs_in, strict=False):
             size = (grid.axes_width_in / width_in, AXES_HEIGHT_IN / height_in)
             axis.set_position((x_in / width_in, y_in / height_in, *size))
-        y_in -= bottom_in + GAP_IN / 2
-    y_in -= GAP_IN / 2
+        y_in -= bottom_in
+    y_in -= GAP_IN
     for legend in legends:
         legend.set_bbox_to_anchor((MARGIN_IN / width_in, y_in / height_in), transform=figure.transFigure)
         y_in -= heights_in[legend]
@@ -530,17 +533,18 @@ def _legend(figure: Figure, handles: list[Any], heading: str | None, width_in: f
     """A legend with as few rows as the width allows, in reading order."""
     renderer = style.renderer_of(figure)
     spacing: dict[str, Any] = {"borderpad": 0.25, "borderaxespad": 0, "handlelength": 1.8, "columnspacing": 1.6}
-    for n_columns in range(len(handles), 0, -1):
+    n_columns = len(handles)
+    while True:
         # matplotlib fills columns first
         by_row = [handle for column in range(n_columns) for handle in handles[column::n_columns]]
         legend = figure.legend(
             handles=by_row, title=heading, alignment="left", loc="upper left", ncols=n_columns, **spacing
         )
-        if legend.get_window_extent(renderer).width / figure.dpi <= width_in:
+        measured_in = legend.get_window_extent(renderer).width / figure.dpi
+        if measured_in <= width_in or n_columns == 1:
             return legend
-        if n_columns > 1:
-            legend.remove()
-    return legend
+        legend.remove()
+        n_columns = max(1, min(n_columns - 1, int(n_columns * width_in / measured_in)))
 
 
 def _own_title(table: pd.DataFrame) -> str:

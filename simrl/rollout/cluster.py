@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
+from typing import Any
 
 import numpy as np
 from simpy import AllOf, Environment, Event
 
+from simrl.clock import now_ns
 from simrl.config import EngineCosts
 from simrl.records import InstanceTotals, TrajectoryLog
 from simrl.rollout.engine import Engine, EngineOptions, Finished
@@ -47,8 +49,9 @@ class Cluster:
         ]
 
     def submit(self, trajectory: int, prompt_tokens: int, response_tokens: int, prefix_key: int) -> None:
-        """Send a trajectory to the instance with the fewest requests in flight (ties: the lowest index, as a router
-        that scans its list finds first).
+        """Send a trajectory to the instance with the fewest requests in flight.
+
+        Ties go to the lowest index, which a router that scans its list finds first.
         """
         index = self._loads.index(min(self._loads))
         self._loads[index] += 1
@@ -106,14 +109,14 @@ class Cluster:
         for instance in self.instances:
             instance.reach().hold(until_ns)
 
-    def drain(self) -> Iterator[Event]:
+    def drain(self) -> Generator[Event, Any, None]:
         """Stop admission everywhere and wait until no request is running."""
         yield AllOf(self.env, [instance.drain() for instance in self.instances])
 
     def close(self) -> None:
         """Bring all engines to the present and record what is unfinished."""
         for instance in self.instances:
-            instance.engine.catch_up(self.env.now)
+            instance.engine.catch_up(now_ns(self.env))
             for record in instance.engine.open_requests():
                 self._note_open(record)
 

@@ -40,9 +40,9 @@ CACHE_FOLDER = _cache_folder()
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile *function* with numba, its machine code cached in :data:`CACHE_FOLDER`."""
-    previous = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = CACHE_FOLDER
+    settings: Any = numba.config
+    previous, settings.CACHE_DIR = settings.CACHE_DIR, CACHE_FOLDER
     try:
-        return numba.njit(cache=True, error_model="numpy")(function)  # type: ignore[no-any-return]
+        return numba.njit(cache=True, error_model="numpy")(function)
     finally:
-        numba.config.CACHE_DIR = previous
+        settings.CACHE_DIR = previous

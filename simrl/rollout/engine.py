@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,6 @@ from simrl.rollout.state import (
     FREE,
     NEVER_NS,
     PAUSED_NEW,
-    SAMPLE,
     UNPAUSED,
     EngineState,
     new_state,
@@ -158,7 +157,7 @@ class Engine:
         state = self.state
         count = int(state.engine["finished"][0])
         if count:
-            finish_ns = int(state.engine["clock_ns"][0]) if not count else int(state.engine["end_ns"][0])
+            finish_ns = int(state.engine["end_ns"][0])
             state.engine["finished"] = 0
             for slot in state.finished[:count].tolist():
                 request = state.requests[slot]
@@ -259,34 +258,30 @@ class Engine:
         return self.state.samples[: int(self.state.engine["samples"][0])]
 
 
-__all__ = ["NO_COST", "SAMPLE", "Engine", "EngineOptions", "Finished", "StuckError", "build_state", "compile_engine"]
-
-
-def compile_engine(say: object = None) -> float:
+def compile_engine(say: Callable[[str], object] | None = None) -> float:
     """Compile the engine, or load it from the cache, by running a tiny case; return the seconds it took.
 
     Args:
         say: called with one line if it takes more than a second.
     """
     started = time.monotonic()
-    timer = threading.Timer(1.0, say, ["compiling the rollout engine (once; it is cached) ..."]) if say else None  # type: ignore[arg-type]
-    if timer:
-        timer.daemon = True
-        timer.start()
+    lines = ["compiling the rollout engine (once; it is cached) ..."]
+    timer = threading.Timer(1.0, say or (lambda _: None), lines)
+    timer.daemon = True
+    timer.start()
     for caching in (False, True):
-        engine = Engine(EngineOptions(blocks=64, prefix_caching=caching, max_model_len=512), NO_COST)
+        options = EngineOptions(blocks=64, prefix_caching=caching, max_model_len=512, sample_every_ns=1_000_000)
+        engine = Engine(options, EngineCosts(1e-3, 0, 0, 0, 0, 0))
         engine.submit(0, 20, 3, 0, 20)
         engine.run_ahead()
-        engine.catch_up(0)
-        engine.submit(1, 20, 3, 0, 20)
-        engine.run_ahead()
+        engine.catch_up(1_500_000)
+        engine.submit(1, 20, 30, 0, 20)
+        due_ns = engine.run_ahead()
         list(engine.collect())
-        engine.catch_up(0)
+        engine.catch_up(due_ns or 0)
         engine.abort_and_resubmit_all()
         engine.drop_kv_in_place()
         engine.set_version(1, 0)
-        if engine.in_flight:
-            engine.abort(1) if 1 in engine._slots else engine.abort(0)
-    if timer:
-        timer.cancel()
+        engine.abort(1)
+    timer.cancel()
     return time.monotonic() - started

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
+from typing import Any
 
 from simpy import Environment, Event, Interrupt
 
-from simrl.clock import COMPLETION, Alarm
+from simrl.clock import COMPLETION, Alarm, now_ns
 from simrl.rollout.engine import Engine, Finished
 
 
@@ -29,7 +30,7 @@ class Instance:
         self._drained: Event | None = None
         self.process = env.process(self._run())
 
-    def _run(self) -> Iterator[Event]:
+    def _run(self) -> Generator[Event, Any, None]:
         while True:
             for finished in self.engine.collect():
                 self._deliver(self, finished)
@@ -37,7 +38,7 @@ class Instance:
                 self._drained.succeed()
                 self._drained = None
             due_ns = self.engine.run_ahead()
-            pause = Event(self.env) if due_ns is None else Alarm(self.env, due_ns - self.env.now, self._priority)
+            pause = Event(self.env) if due_ns is None else Alarm(self.env, due_ns - now_ns(self.env), self._priority)
             try:
                 yield pause
             except Interrupt:
@@ -49,7 +50,7 @@ class Instance:
 
     def reach(self) -> Engine:
         """Bring the engine to the present so that it can be acted on; its plan is made anew afterwards."""
-        self.engine.catch_up(self.env.now)
+        self.engine.catch_up(now_ns(self.env))
         if self.env.active_process is not self.process and not self._interrupted:
             self._interrupted = True
             self.process.interrupt()

@@ -37,9 +37,9 @@ def build_rule(layer: str, spec: dict[str, Any], registry: dict[str, type[Any]])
         accepted = ACCEPTED[str(known[parameter].type)]
         if not isinstance(value, accepted) or (isinstance(value, bool) and bool not in accepted):
             raise ConfigError(f"{key}.{parameter}", value, f"must be of type {known[parameter].type}")
-    for parameter in known.values():
-        if parameter.default is MISSING and parameter.name not in given:
-            raise ConfigError(f"{key}.{parameter.name}", None, f"give a value: {name} needs it")
+    for needed in known.values():
+        if needed.default is MISSING and needed.name not in given:
+            raise ConfigError(f"{key}.{needed.name}", None, f"give a value: {name} needs it")
     return registry[name](**given)
 
 

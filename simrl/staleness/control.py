@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from simpy import Environment, Event
 
+from simrl.clock import now_ns
 from simrl.records import DROPPED_L2, DROPPED_L3, TRAINED, TrajectoryLog
 from simrl.rollout.cluster import Cluster
 from simrl.staleness.books import CANCELLED, READY, RUNNING, Books, Group
@@ -37,7 +38,7 @@ class Control:
     def _submit(self, group: Group) -> None:
         prompt_tokens, responses = self._workload.lengths(group.index)
         self._groups[group.index] = group
-        first = self._log.open_group(group.index, group.admission_version, self.env.now, prompt_tokens, responses)
+        first = self._log.open_group(group.index, group.admission_version, now_ns(self.env), prompt_tokens, responses)
         for member, response_tokens in enumerate(responses.tolist()):
             self.cluster.submit(first + member, prompt_tokens, response_tokens, group.index)
 
@@ -96,7 +97,7 @@ class Control:
     def waiting_picture(self) -> str:
         """Return one line a party: who waits for what (for a deadlock's report)."""
         books = self.books
-        states = {state: 0 for state in (RUNNING, READY, CANCELLED)}
+        states = dict.fromkeys((RUNNING, READY, CANCELLED), 0)
         states[RUNNING], states[READY], states[CANCELLED] = len(books.running), len(books.ready), books.cancelled
         lines = [
             f"trainer: at version {books.version}, "

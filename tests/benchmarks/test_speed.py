@@ -1,0 +1,96 @@
+"""How fast a simulation is: CPU seconds in one process after imports and compilation, and events per second.
+
+Run with ``python -m pytest tests/benchmarks``; the figures are printed. Limits are generous multiples of what a
+2-core machine needs, so that a busy one does not fail them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+
+from simrl.config import SimulationConfig
+from simrl.rollout.engine import compile_engine
+from simrl.simulation import simulate
+from tests.conftest import compose_config
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compiled() -> None:
+    compile_engine()
+    simulate(compose_config("versions=1"))
+
+
+@pytest.fixture
+def say(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
+    """Print past pytest's capture."""
+
+    def line(text: str) -> None:
+        with capsys.disabled():
+            print(f"\n{text}", end="", flush=True)  # noqa: T201
+
+    return line
+
+
+def measured(config: SimulationConfig, name: str, say: Callable[[str], None]) -> tuple[float, int]:
+    """Simulate three times (once if large); say and return the least CPU seconds, and the trajectories."""
+    least = float("inf")
+    for _ in range(3 if config.versions <= 10 else 1):
+        started = time.process_time()
+        records = simulate(config)
+        least = min(least, time.process_time() - started)
+    iterations = sum(instance.iterations for instance in records.instances)
+    trajectories = len(records.trajectories)
+    say(
+        f"{name}: {least:.3f} s CPU, {trajectories} trajectories, {1e6 * least / trajectories:.0f} us each, "
+        f"{records.events / least:,.0f} SimPy events/s, {iterations / least:,.0f} engine iterations/s"
+    )
+    return least, trajectories
+
+
+def large(base: SimulationConfig) -> SimulationConfig:
+    """Return 128,000 trajectories on 64 instances: 100 versions, the batch and the trainer scaled with the cluster."""
+    return dataclasses.replace(
+        base,
+        versions=100,
+        groups_per_batch=160,
+        hardware=dataclasses.replace(base.hardware, gpus=1024),
+        rollout=dataclasses.replace(base.rollout, instances=64),
+        trainer=dataclasses.replace(base.trainer, data_parallel=32),
+    )
+
+
+def test_default_run(configure: Callable[..., SimulationConfig], say: Callable[[str], None]) -> None:
+    """The default run (areal, eta=1) takes at most 0.3 s of CPU."""
+    assert measured(configure(), "default run", say)[0] <= 0.3
+
+
+def test_heavy_preemption(configure: Callable[..., SimulationConfig], say: Callable[[str], None]) -> None:
+    """AReaL at eta=5 (five preemptions a trajectory) takes at most 0.6 s of CPU."""
+    assert measured(configure("framework.eta=5"), "areal eta=5", say)[0] <= 0.6
+
+
+def test_cost_per_trajectory_is_flat(configure: Callable[..., SimulationConfig], say: Callable[[str], None]) -> None:
+    """128,000 trajectories on 64 instances cost at most 1.3 times the default run's CPU a trajectory."""
+    base = configure()
+    small_s, small = measured(base, "default run", say)
+    large_s, count = measured(large(base), "128,000 trajectories on 64 instances", say)
+    assert large_s / count <= 1.3 * small_s / small
+
+
+def test_peak_memory(say: Callable[[str], None]) -> None:
+    """128,000 trajectories on 64 instances stay under 1.5 GB."""
+    script = (
+        "import resource; from tests.benchmarks.test_speed import large;"
+        "from tests.conftest import compose_config; from simrl.simulation import simulate;"
+        "simulate(large(compose_config())); print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    peak_gb = int(done.stdout) * 1024 / 1e9
+    say(f"peak memory: {peak_gb:.2f} GB")
+    assert peak_gb < 1.5
