@@ -243,6 +243,10 @@ class FrameworkConfig:
     """Smallest eta the framework accepts."""
     bound_offset: int | None = None
     """No trained token is staler than eta + bound_offset; null if the framework gives no strict bound."""
+    upstream_bound_offset: int | None = None
+    """The same for form=upstream."""
+    expected_offset: int = 0
+    """The staleness a user would expect of the knob is eta + expected_offset."""
     weight_update: str = "abort"
     """abort (resubmit at the tail, KV lost) | keep (freeze, KV kept) | recompute (freeze, KV recomputed) | drain."""
     logprob_recompute: bool = True
@@ -266,7 +270,8 @@ class FrameworkConfig:
     @property
     def strict_bound(self) -> int | None:
         """Largest staleness the framework promises, versions; None if it promises none."""
-        return None if self.bound_offset is None else self.eta + self.bound_offset
+        offset = self.bound_offset if self.form == "article" else self.upstream_bound_offset
+        return None if offset is None else self.eta + offset
 
 
 @dataclass(frozen=True)

@@ -180,8 +180,9 @@ class Instance:
                 self.submitted += 1
                 scheduler.submit(self.state, slot, slot, **details)
             case "abort":
-                if details < self.submitted and self.state.requests[details]["status"] in (WAITING, RUNNING):
-                    scheduler.abort(self.state, details)
+                slot = details % max(1, self.submitted)
+                if self.state.requests[slot]["status"] in (WAITING, RUNNING):
+                    scheduler.abort(self.state, slot)
             case "reset" if engine["in_flight"]:
                 engine["reset_pending"] = 1
             case "reset":

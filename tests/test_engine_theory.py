@@ -16,7 +16,7 @@ from simrl.rollout.engine import Engine, EngineOptions, build_state
 from simrl.rollout.state import NEVER_NS, PAUSED_NEW, UNPAUSED, EngineState
 from tests.engine_plans import Instance, Plan, plans
 
-HYPOTHESIS = settings(deadline=None, derandomize=True, max_examples=150)
+HYPOTHESIS = settings(deadline=None, derandomize=True, max_examples=400)
 COEFFICIENTS = [name for name in EngineCosts.__dataclass_fields__ if name.endswith("_s")]
 
 
@@ -37,6 +37,8 @@ def formula_s(state: EngineState, costs: EngineCosts) -> float:
 def iteration_by_iteration(instance: Instance, until_ns: int) -> None:
     """Move to *until_ns* and check the length of every iteration on the way."""
     engine = instance.state.engine[0]
+    if engine["in_flight"]:
+        instance.move(min(until_ns, int(engine["end_ns"])))
     while engine["clock_ns"] < until_ns and not engine["in_flight"]:
         # An iteration that starts now is under way a nanosecond later.
         if stretch.advance(instance.state, int(engine["clock_ns"]) + 1, False) == stretch.IDLE:

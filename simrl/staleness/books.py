@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-RUNNING, READY, TAKEN, DROPPED, CANCELLED = "running", "ready", "taken", "dropped", "cancelled"
+RUNNING, READY, PICKED, TAKEN, DROPPED, CANCELLED = "running", "ready", "picked", "taken", "dropped", "cancelled"
 
 
 @dataclass(slots=True)
@@ -19,7 +19,7 @@ class Group:
     """Trajectories not finished yet."""
     state: str = RUNNING
     finish_version: int = -1
-    """Trainer version when its last member finished."""
+    """Rollout version of the last token of its last member."""
 
 
 @dataclass(slots=True)
@@ -33,7 +33,9 @@ class Books:
     running: dict[int, Group] = field(default_factory=dict)
     """By index, in order of admission."""
     ready: dict[int, Group] = field(default_factory=dict)
-    """Finished and untaken, by index, in order of completion."""
+    """Finished, neither picked nor dropped; by index, in order of completion."""
+    forming: list[Group] = field(default_factory=list)
+    """Picked for the batch that is being put together."""
     admitted: int = 0
     taken: int = 0
     dropped: int = 0
@@ -45,6 +47,11 @@ class Books:
     def unconsumed(self) -> int:
         """Groups running or ready."""
         return len(self.running) + len(self.ready)
+
+    @property
+    def missing(self) -> int:
+        """Groups the forming batch still lacks."""
+        return self.groups_per_batch - len(self.forming)
 
     def age(self, group: Group) -> int:
         """Return the versions since the group's admission."""
@@ -64,12 +71,20 @@ class Books:
         group.finish_version = self.version
         self.ready[group.index] = group
 
-    def take(self, batch: list[Group]) -> None:
-        """Hand ready groups to the trainer."""
-        for group in batch:
+    def pick(self, groups: list[Group]) -> None:
+        """Put ready groups into the forming batch."""
+        for group in groups:
             del self.ready[group.index]
+            group.state = PICKED
+        self.forming += groups
+
+    def take(self) -> list[Group]:
+        """Hand the forming batch to the trainer."""
+        batch, self.forming = self.forming, []
+        for group in batch:
             group.state = TAKEN
         self.taken += len(batch)
+        return batch
 
     def drop(self, group: Group) -> None:
         """Throw away a ready group."""

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from simrl.config import at_least
 from simrl.staleness.books import Books, Group
+from simrl.staleness.rule import Rule
 
 
-class Cancellation(Protocol):
+class Cancellation(Rule):
     """A cancellation rule."""
 
     def stale(self, books: Books, version: int) -> list[Group]:
         """Return the running groups to cancel when weights *version* are published."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class Never:
+class Never(Cancellation):
     """Running groups run to their end."""
 
     def stale(self, books: Books, version: int) -> list[Group]:  # noqa: ARG002
@@ -26,10 +27,11 @@ class Never:
 
 
 @dataclass(frozen=True)
-class OlderThan:
+class OlderThan(Cancellation):
     """Groups admitted more than *max_age* versions before the published one are cancelled.
 
     ROLL ``ReplayBuffer.gc`` (8eb27cc, 2026-08-19): at the publish of step g, groups with g - start > ratio.
+    NeMo-RL ``SingleControllerActor._abort_stale_inflight`` (7ea279a, 2026-08-22), windowed: a < v - eta, v the new one.
     """
 
     max_age: int

@@ -29,7 +29,7 @@ def build_rule(layer: str, spec: dict[str, Any], registry: dict[str, type[Any]])
     name = spec.get("rule")
     if name not in registry:
         raise ConfigError(f"{key}.rule", name, f"must be one of {', '.join(registry)}")
-    known = {parameter.name: parameter for parameter in fields(registry[name])}
+    known = {parameter.name: parameter for parameter in fields(registry[name]) if parameter.init}
     given = {parameter: value for parameter, value in spec.items() if parameter != "rule"}
     for parameter, value in given.items():
         if parameter not in known:
@@ -45,8 +45,13 @@ def build_rule(layer: str, spec: dict[str, Any], registry: dict[str, type[Any]])
 
 def compose_rules(framework: FrameworkConfig) -> Rules:
     """Return the rules of *framework*."""
+
+
+    def of_form(spec: dict[str, Any]) -> dict[str, Any]:
+        return spec[framework.form] if "article" in spec else spec  # type: ignore[no-any-return]
+
     return Rules(
-        build_rule("admission", framework.admission, admission.RULES),
-        build_rule("cancellation", framework.cancellation, cancellation.RULES),
-        build_rule("sampling", framework.sampling, sampling.RULES),
+        build_rule("admission", of_form(framework.admission), admission.RULES),
+        build_rule("cancellation", of_form(framework.cancellation), cancellation.RULES),
+        build_rule("sampling", of_form(framework.sampling), sampling.RULES),
     )

@@ -9,6 +9,7 @@ from simrl.records import DROPPED_L2, DROPPED_L3, TRAINED, TrajectoryLog
 from simrl.rollout.cluster import Cluster
 from simrl.staleness.books import CANCELLED, READY, RUNNING, Books, Group
 from simrl.staleness.composition import Rules
+from simrl.staleness.rule import Rule
 from simrl.workload import Workload
 
 
@@ -22,6 +23,7 @@ class Control:
     def __init__(self, env: Environment, rules: Rules, books: Books, workload: Workload, log: TrajectoryLog):
         self.env = env
         self.rules = rules
+        self._rules_told: list[Rule] = list({id(rule): rule for rule in rules}.values())
         self.books = books
         self._workload = workload
         self._log = log
@@ -33,7 +35,10 @@ class Control:
         """Submit as many groups as admission has room for."""
         while (room := self.rules.admission.room(self.books)) > 0:
             for _ in range(room):
-                self._submit(self.books.admit())
+                group = self.books.admit()
+                for rule in self._rules_told:
+                    rule.admitted(self.books, group)
+                self._submit(group)
 
     def _submit(self, group: Group) -> None:
         prompt_tokens, responses = self._workload.lengths(group.index)
@@ -48,13 +53,14 @@ class Control:
         group.open_members -= 1
         if group.open_members == 0 and group.state == RUNNING:
             self.books.finish(group)
+            for rule in self._rules_told:
+                rule.finished(self.books, group)
             self._offer()
             self.admit()
 
     def next_batch(self) -> Event:
         """Return an event that brings the trainer its next batch, a list of groups."""
-        self._batch_taken = Event(self.env)
-        taken = self._batch_taken
+        taken = self._batch_taken = Event(self.env)
         self.books.waiting_for_batch = True
         self._offer()
         self.admit()
@@ -62,23 +68,31 @@ class Control:
 
     def _offer(self) -> None:
         """Let a waiting trainer sample: drop what is stale, replace it, and take a batch if there is one."""
-        if self._batch_taken is None:
-            return
-        while stale := self.rules.sampling.stale(self.books):
-            for group in stale:
-                self.books.drop(group)
-                self._close(group, DROPPED_L3)
+        while self._batch_taken is not None:
+            if stale := self.rules.sampling.stale(self.books):
+                for group in stale:
+                    self.books.drop(group)
+                    self._close(group, DROPPED_L3)
+            elif picked := self.rules.sampling.pick(self.books):
+                self.books.pick(picked)
+                if self.books.missing == 0:
+                    self._hand_over()
+            else:
+                return
             self.admit()
-        batch = self.rules.sampling.batch(self.books)
-        if batch is None:
-            return
-        self.books.take(batch)
+
+    def _hand_over(self) -> None:
+        """Give the trainer its batch."""
+        batch = self.books.take()
         for group in batch:
             self._close(group, TRAINED)
             self._log.members(group.index)["consumed_version"] = self.books.version
+        for rule in self._rules_told:
+            rule.taken(self.books, batch)
         self.books.waiting_for_batch = False
         taken, self._batch_taken = self._batch_taken, None
-        taken.succeed(batch)
+        if taken is not None:
+            taken.succeed(batch)
 
     def cancel_stale(self, version: int) -> None:
         """Cancel what the cancellation rule gives up when *version* is published."""

@@ -1,0 +1,21 @@
+"""What every control rule is: it reads the books and answers; rules with a memory are told what happened."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from simrl.staleness.books import Books, Group
+
+
+class Rule:
+    """A rule without a memory; a rule that keeps one overrides what it must hear."""
+
+    def admitted(self, books: Books, group: Group) -> None:
+        """Hear that *group* was admitted."""
+
+    def finished(self, books: Books, group: Group) -> None:
+        """Hear that the last member of *group* finished."""
+
+    def taken(self, books: Books, batch: list[Group]) -> None:
+        """Hear that the trainer took *batch*."""
