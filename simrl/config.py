@@ -237,6 +237,10 @@ class FrameworkConfig:
     """What eta is called upstream."""
     upstream: str = ""
     """Repository, commit and date the rules mirror."""
+    bounds: str = ""
+    """What eta really bounds, for the docs."""
+    differs: str = ""
+    """Where the article's form and the upstream's differ, for the docs."""
     form: str = "article"
     """article | upstream, where the two differ."""
     eta_min: int = 0

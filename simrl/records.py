@@ -94,13 +94,24 @@ class TrajectoryLog:
         rows["response_tokens"] = responses
         rows["admission_version"] = version
         rows["submit_ns"] = now_ns
-        for name in ("first_token_version", "end_version", "consumed_version", "first_token_ns", "finish_ns"):
+        for name in (
+            "first_token_version",
+            "end_version",
+            "consumed_version",
+            "instance",
+            "first_token_ns",
+            "finish_ns",
+        ):
             rows[name] = NONE
         return first
 
     def members(self, group: int) -> np.ndarray:
         """Return the rows of a group (groups are opened in order, so they lie in order)."""
         return self.rows[group * self.group_size : (group + 1) * self.group_size]
+
+    def numbers(self, groups: list[int]) -> np.ndarray:
+        """Return the numbers of the trajectories of *groups*, that is the places of their rows."""
+        return (np.array(groups)[:, None] * self.group_size + np.arange(self.group_size)).ravel()
 
     def segments(self) -> np.ndarray:
         """Return SEGMENT rows with tokens > 0, by trajectory and in order of generation."""

@@ -134,7 +134,8 @@ def trajectories_table(records: Records) -> pa.Table:
         "staleness": np.ma.masked_array(
             rows["consumed_version"] - rows["first_token_version"], rows["fate"] != TRAINED
         ),
-        **{name: rows[name] for name in ("preemptions", "reprefill_tokens", "instance")},
+        **{name: rows[name] for name in ("preemptions", "reprefill_tokens")},
+        "instance": known(rows["instance"]),
         "submit_s": _seconds(rows["submit_ns"]),
         "first_token_s": _seconds(rows["first_token_ns"]),
         "finish_s": _seconds(rows["finish_ns"]),

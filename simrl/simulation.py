@@ -17,6 +17,8 @@ from simrl.rollout.engine import EngineOptions, StuckError
 from simrl.staleness.books import Books
 from simrl.staleness.composition import compose_rules
 from simrl.staleness.control import Control
+from simrl.staleness.episode_control import EpisodeControl
+from simrl.staleness.rule import EPISODES
 from simrl.trainer import Trainer
 from simrl.workload import Workload, build_workload
 
@@ -64,8 +66,10 @@ def simulate(config: SimulationConfig) -> Records:
     workload = prepare(config)
     env = Environment(initial_time=0)
     log = TrajectoryLog(config.group_size)
-    books = Books(config.groups_per_batch, config.group_size)
-    control = Control(env, compose_rules(config.framework), books, workload, log)
+    books = Books(config.groups_per_batch, config.group_size, config.versions)
+    rules = compose_rules(config.framework)
+    control_class = EpisodeControl if rules.admission.control == EPISODES else Control
+    control = control_class(env, rules, books, workload, log)
     cluster = Cluster(
         env,
         config.rollout.instances,

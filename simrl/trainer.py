@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from simpy import Environment, Event
@@ -13,8 +13,22 @@ from simrl.config import FrameworkConfig
 from simrl.cost.training import StepTime
 from simrl.records import Batch, TrajectoryLog
 from simrl.rollout.cluster import Cluster
-from simrl.staleness.books import Group
-from simrl.staleness.control import Control
+from simrl.staleness.books import Books
+
+
+class BatchSource(Protocol):
+    """What the trainer sees of a staleness control."""
+
+    books: Books
+
+    def admit(self) -> None:
+        """Start work: at the beginning, and when the engines run with new weights."""
+
+    def next_batch(self) -> Event:
+        """Return an event that brings the numbers of the trajectories of the next batch."""
+
+    def cancel_stale(self, version: int) -> None:
+        """Cancel what is too old when *version* is published."""
 
 
 class Trainer:
@@ -36,7 +50,7 @@ class Trainer:
         env: Environment,
         framework: FrameworkConfig,
         versions: int,
-        control: Control,
+        control: BatchSource,
         cluster: Cluster,
         log: TrajectoryLog,
         step_time: Callable[[np.ndarray], StepTime],
@@ -57,9 +71,9 @@ class Trainer:
         self._control.admit()
         for version in range(self._versions):
             wait_ns = now_ns(self.env)
-            groups: list[Group] = yield self._control.next_batch()
+            batch: np.ndarray = yield self._control.next_batch()
             start_ns = now_ns(self.env)
-            time = self._step_time(self._lengths(groups))
+            time = self._step_time(self._lengths(batch))
             if self._framework.logprob_recompute:
                 yield from self._phase(time.logprob_s, overlap=self._framework.overlap_logprob)
             update_ns = now_ns(self.env)
@@ -69,8 +83,8 @@ class Trainer:
                 yield from self._publish(version + 1)
             self.batches.append(Batch(version, wait_ns, start_ns, update_ns, end_ns, now_ns(self.env)))
 
-    def _lengths(self, groups: list[Group]) -> np.ndarray:
-        rows = np.concatenate([self._log.members(group.index) for group in groups])
+    def _lengths(self, batch: np.ndarray) -> np.ndarray:
+        rows = self._log.rows[batch]
         return rows["prompt_tokens"] + rows["response_tokens"]  # type: ignore[no-any-return]
 
     def _phase(self, seconds: float, *, overlap: bool) -> Generator[Event, Any, None]:
@@ -83,9 +97,11 @@ class Trainer:
         mode = self._framework.weight_update
         if mode == "drain":
             yield from self._cluster.drain()
+        self._control.books.publishing = True
         self._control.cancel_stale(version)
         self._cluster.update_weights(version, mode, now_ns(self.env) + self._sync_ns)
         if self._sync_ns:
             yield Alarm(self.env, self._sync_ns, TRAINER)
+        self._control.books.publishing = False
         self._control.books.version = version
         self._control.admit()

@@ -16,7 +16,7 @@ from simrl.rollout.engine import Engine, EngineOptions, build_state
 from simrl.rollout.state import NEVER_NS, PAUSED_NEW, UNPAUSED, EngineState
 from tests.engine_plans import Instance, Plan, plans
 
-HYPOTHESIS = settings(deadline=None, derandomize=True, max_examples=400)
+HYPOTHESIS = settings(deadline=None, derandomize=True, max_examples=300)
 COEFFICIENTS = [name for name in EngineCosts.__dataclass_fields__ if name.endswith("_s")]
 
 
@@ -44,7 +44,7 @@ def iteration_by_iteration(instance: Instance, until_ns: int) -> None:
         if stretch.advance(instance.state, int(engine["clock_ns"]) + 1, False) == stretch.IDLE:
             break
         length_ns = int(engine["end_ns"] - engine["clock_ns"])
-        assert abs(length_ns - formula_s(instance.state, instance.plan.costs) * 1e9) <= 1
+        assert abs(length_ns - formula_s(instance.state, instance.plan.costs) * 1e9) <= 1 + 1e-6  # two ends are rounded
         instance.move(min(until_ns, int(engine["end_ns"])))
     instance.move(until_ns)
 

@@ -38,11 +38,16 @@ def _cache_folder() -> str:
 CACHE_FOLDER = _cache_folder()
 
 
-def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+def compiled(function: Callable[..., Any], inline: str = "never") -> Callable[..., Any]:
     """Compile *function* with numba, its machine code cached in :data:`CACHE_FOLDER`."""
     settings: Any = numba.config
     previous, settings.CACHE_DIR = settings.CACHE_DIR, CACHE_FOLDER
     try:
-        return numba.njit(cache=True, error_model="numpy")(function)
+        return numba.njit(cache=True, error_model="numpy", inline=inline)(function)
     finally:
         settings.CACHE_DIR = previous
+
+
+def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile *function* into its callers: a call that passes a state counts references to all of its arrays."""
+    return compiled(function, inline="always")

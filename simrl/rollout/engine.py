@@ -101,6 +101,7 @@ class Engine:
     def __init__(self, options: EngineOptions, costs: EngineCosts, *, single: bool = False):
         self.state = build_state(options, costs)
         self._saved = build_state(options, costs)
+        self._seen: EngineState | None = None
         self._single = single
         self._free_slots = list(range(len(self.state.requests) - 1, -1, -1))
         self._slots: dict[int, int] = {}
@@ -144,6 +145,17 @@ class Engine:
             idle_ns = now_ns - int(engine["clock_ns"][0])
             self._make_room_for_samples(idle_ns)
             stretch.pass_time(self.state, now_ns)
+
+    def look(self, now_ns: int) -> np.void:
+        """Return the ENGINE record as it stands at *now_ns*; unlike catch_up() this leaves the plan as it is."""
+        if not self._ahead:
+            return self.state.engine[0]  # type: ignore[no-any-return]
+        if self._seen is None or len(self._seen.requests) != len(self._saved.requests):
+            self._seen = EngineState(*(array.copy() for array in self._saved))
+        stretch.save(self._saved, self._seen)
+        self._seen.engine["sample_every_ns"] = self._seen.engine["next_sample_ns"] = NEVER_NS
+        stretch.advance(self._seen, now_ns, False)
+        return self._seen.engine[0]  # type: ignore[no-any-return]
 
     def _make_room_for_samples(self, span_ns: int = 0) -> None:
         engine = self.state.engine[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any
 
+import numpy as np
 from simpy import Environment, Event, Interrupt
 
 from simrl.clock import COMPLETION, Alarm, now_ns
@@ -55,6 +56,10 @@ class Instance:
             self._interrupted = True
             self.process.interrupt()
         return self.engine
+
+    def look(self) -> np.void:
+        """Return the engine's ENGINE record as it stands now; nothing is disturbed."""
+        return self.engine.look(now_ns(self.env))
 
     def drain(self) -> Event:
         """Stop admission; return an event for when no request is running."""

@@ -6,13 +6,13 @@ Without prefix caching blocks are only counted.
 
 from __future__ import annotations
 
-from simrl.rollout.compiled import compiled
+from simrl.rollout.compiled import compiled, inlined
 from simrl.rollout.state import NO_HASH, EngineState
 
 OWNER = 1 << 21  # block positions within one owner's hash space
 
 
-@compiled
+@inlined
 def blocks_for(tokens: int, block_size: int) -> int:
     """Return the number of blocks that hold *tokens*."""
     return (tokens + block_size - 1) // block_size
@@ -132,7 +132,7 @@ def take_hits(state: EngineState, slot: int, hits: int) -> None:
     state.requests[slot].blocks = hits
 
 
-@compiled
+@inlined
 def take_block(state: EngineState, slot: int) -> None:
     """Give a request one block from the head of the free queue; the block loses its hash."""
     engine = state.engine[0]

@@ -6,7 +6,7 @@ decoding; ``reserve_full_isl``, ``watermark`` and ``append_freed`` turn it into 
 
 from __future__ import annotations
 
-from simrl.rollout.compiled import compiled
+from simrl.rollout.compiled import compiled, inlined
 from simrl.rollout.kv_cache import (
     blocks_for,
     clear_prefix_cache,
@@ -20,7 +20,7 @@ from simrl.rollout.kv_cache import (
 from simrl.rollout.state import ABORTED, FINISHED, FREE, PAUSED_ALL, RUNNING, UNPAUSED, WAITING, EngineState
 
 
-@compiled
+@inlined
 def waiting_slot(state: EngineState, place: int) -> int:
     """Return the slot at *place* of the waiting queue."""
     return state.waiting[(state.engine[0].waiting_head + place) % len(state.waiting)]
@@ -95,7 +95,7 @@ def admissible_tokens(state: EngineState, slot: int, budget: int, hits: int) -> 
     return tokens
 
 
-@compiled
+@inlined
 def grant(state: EngineState, slot: int, tokens: int) -> None:
     """Give a request the blocks for *tokens* more tokens and note it in the iteration."""
     engine = state.engine[0]

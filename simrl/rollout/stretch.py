@@ -7,7 +7,7 @@ whether the stretch is taken in one go or iteration by iteration, so both give t
 
 from __future__ import annotations
 
-from simrl.rollout.compiled import compiled
+from simrl.rollout.compiled import compiled, inlined
 from simrl.rollout.kv_cache import blocks_for, hash_of_block, hit_blocks, register, take_block
 from simrl.rollout.scheduler import (
     admissible_tokens,
@@ -24,13 +24,13 @@ from simrl.rollout.state import NEVER_NS, PAUSED_ALL, UNPAUSED, EngineState
 IDLE, REACHED, COMPLETED, STEPPED, SAMPLES_FULL, STUCK = 0, 1, 2, 3, 4, 5
 
 
-@compiled
+@inlined
 def to_ns(seconds: float) -> int:
     """Return *seconds* in whole nanoseconds."""
     return int(round(seconds * 1e9))
 
 
-@compiled
+@inlined
 def stretch_end_ns(state: EngineState, iterations: int) -> int:
     """Return when the stretch's iteration number *iterations* (from 1) ends."""
     engine = state.engine[0]

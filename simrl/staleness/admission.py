@@ -5,11 +5,13 @@ Asked at the start, when a group finishes, when one is picked or dropped, when a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
+from math import ceil
+from typing import ClassVar
 
 from simrl.config import ConfigError, at_least, more_than
-from simrl.staleness.books import Books
+from simrl.staleness.books import Books, Group
 from simrl.staleness.rule import Rule
 
 UNLIMITED = 1 << 40
@@ -18,8 +20,13 @@ UNLIMITED = 1 << 40
 class Admission(Rule):
     """An admission rule."""
 
+    unit: ClassVar[str] = "group"
+    """group | trajectory: what room counts. By trajectory, a group is begun when its first member has a place."""
+    asked_per_trajectory: ClassVar[bool] = False
+    """Whether room can change when a trajectory finishes whose group goes on."""
+
     def room(self, books: Books) -> int:
-        """Return how many groups may be submitted now; 0 or less for none."""
+        """Return how many units may be submitted now; 0 or less for none."""
         raise NotImplementedError
 
     def supply(self, version: int, groups_per_batch: int) -> int:  # noqa: ARG002
@@ -143,10 +150,186 @@ class RunningWindow(Admission):
         return self.window + (self.max_ready or self.window) - 1
 
 
+@dataclass(frozen=True)
+class BufferPermits(Admission):
+    """Two pools of permits, and for the gated samplers a quota of (ahead + 1 + version) batches on top.
+
+    NeMo-RL ``single_controller.py`` _rollout_pump, ``replay_buffer.py`` TQReplayBuffer (7ea279a, 2026-08-22). An
+    in-flight permit comes back when its group finishes or is aborted, a buffer permit when it is picked, evicted or
+    aborted. Nothing is dispatched while weights are loaded.
+    """
+
+    max_inflight_prompts: int
+    """Groups that may run."""
+    max_buffered_rollouts: int
+    """Groups that may run or lie ready."""
+    ahead: int | None = None
+    """Batches the gate of ``staleness_sampler.py`` admits beyond the one collected; null is no gate (windowed)."""
+
+    def __post_init__(self) -> None:
+        at_least("framework.admission.max_inflight_prompts", self.max_inflight_prompts, 1)
+        at_least("framework.admission.max_buffered_rollouts", self.max_buffered_rollouts, 1)
+        at_least("framework.admission.ahead", self.ahead, 0)
+
+    def room(self, books: Books) -> int:
+        """Return the permits free in both pools, at most what the gate admits; none while weights are loaded."""
+        if books.publishing:
+            return 0
+        room = min(self.max_inflight_prompts - len(books.running), self.max_buffered_rollouts - books.unconsumed)
+        if self.ahead is not None:
+            room = min(room, (self.ahead + 1 + books.version) * books.groups_per_batch - books.admitted)
+        return room
+
+    def supply(self, version: int, groups_per_batch: int) -> int:  # noqa: ARG002
+        """Return the buffer's size.
+
+        Raises:
+            ConfigError: if it cannot hold all batches the gate admits; upstream refuses that too.
+        """
+        if self.ahead is not None and self.max_buffered_rollouts < (needed := (self.ahead + 1) * groups_per_batch):
+            raise ConfigError(
+                "framework.admission.max_buffered_rollouts",
+                self.max_buffered_rollouts,
+                f"must hold the {self.ahead + 1} batches of {groups_per_batch} groups that the version gate admits; "
+                f"set it to {needed} or more",
+            )
+        return self.max_buffered_rollouts
+
+
+@dataclass(frozen=True)
+class TrajectorySlots(Admission):
+    """A slot a trajectory, given back when that trajectory finishes; whether the trainer takes it does not matter.
+
+    TRL ``_AsyncRolloutLoop._generate_loop`` (f2cd57710, 2026-07-24), max_inflight_tasks slots; a group has the version
+    at which its first trajectory got one. The slots derived from max_staleness are max(max_staleness, 1) batches, as
+    later versions have it; at this commit 0 gives none and hangs. No trajectory starts while more groups lie finished
+    than the queue, the one before it and the scorer hold.
+    """
+
+    unit: ClassVar[str] = "trajectory"
+    asked_per_trajectory: ClassVar[bool] = True
+
+    batches: int
+    slots: int | None = None
+    """max_inflight_tasks; null derives it from *batches*."""
+    queue_maxsize: int = 1024
+    """Trajectories that fit in the trainer's queue."""
+    score_queue_groups: int = 16
+    """Groups that fit in the queue before the scorer, which holds one more."""
+
+    def __post_init__(self) -> None:
+        at_least("framework.admission.batches", self.batches, 0)
+        at_least("framework.admission.slots", self.slots, 1)
+        at_least("framework.admission.queue_maxsize", self.queue_maxsize, 1)
+        at_least("framework.admission.score_queue_groups", self.score_queue_groups, 1)
+
+    def room(self, books: Books) -> int:
+        """Return the free slots; none while a finished group finds no place."""
+        if len(books.ready) > self.queue_maxsize // books.group_size + self.score_queue_groups + 1:
+            return 0
+        derived = max(self.batches, 1) * books.groups_per_batch * books.group_size
+        return (self.slots or derived) - books.running_trajectories
+
+
+@dataclass(frozen=True)
+class BatchPermits(Admission):
+    """One batch is generated at a time; a permit for it comes back when the trainer takes the batch.
+
+    OpenRLHF ``ppo_trainer_async.py``, ``samples_generator.py`` (3c3be623, 2026-08-13), partial_rollout_enable:
+    permits = async_queue_size. A group that is lost is replaced within its batch, as a filtered prompt is.
+    """
+
+    permits: int
+    generate_groups: int | None = None
+    """Groups generated at a time, cut into batches as they finish (vllm_generate_batch_size); null means a batch."""
+
+    def __post_init__(self) -> None:
+        at_least("framework.admission.permits", self.permits, 1)
+        at_least("framework.admission.generate_groups", self.generate_groups, 1)
+
+    def room(self, books: Books) -> int:
+        """Return what the batch being generated lacks, or a new one if none is and a permit is free."""
+        size = self.generate_groups or books.groups_per_batch
+        kept = books.admitted - books.dropped - books.cancelled
+        if kept % size:
+            return size - kept % size
+        batches_held = (kept - books.taken) // books.groups_per_batch
+        return 0 if books.running or batches_held >= self.permits else size
+
+    def supply(self, version: int, groups_per_batch: int) -> int:  # noqa: ARG002
+        """Return the batches that permits allow."""
+        return self.permits * groups_per_batch
+
+
+@dataclass
+class QuotaAndExtras(Admission):
+    """ROLL's quota of (ratio + 1 + version) batches, and extra groups beyond it while few are running.
+
+    ROLL ``roll/distributed/scheduler/generate_scheduler.py`` ReplayBuffer._check_send_new_request, _commit_prompt,
+    _abort_prompt (8eb27cc, 2026-08-19) with is_use_additional_prompts, which is off by default. Whatever finishes or
+    is cancelled counts against the quota first; an extra one that finishes does not count at all.
+    """
+
+    ratio: float
+    """async_generation_ratio; the first quota has this many batches more, rounded up to groups."""
+    max_additional_running_prompts: int
+    """Running groups, quota and extra together, up to which extra ones are submitted."""
+    quota_running: int = field(default=0, init=False)
+    extra_running: int = field(default=0, init=False)
+    quota_finished: int = field(default=0, init=False)
+    cancelled: int = field(default=0, init=False)
+    """Cancelled groups accounted for."""
+
+    def __post_init__(self) -> None:
+        at_least("framework.admission.ratio", self.ratio, 0)
+        at_least("framework.admission.max_additional_running_prompts", self.max_additional_running_prompts, 1)
+
+    def _quota(self, version: int, groups_per_batch: int) -> int:
+        return ceil(groups_per_batch * self.ratio) + (1 + version) * groups_per_batch
+
+    def _account_for_cancelled(self, books: Books) -> None:
+        news, self.cancelled = books.cancelled - self.cancelled, books.cancelled
+        of_quota = min(news, self.quota_running)
+        self.quota_running -= of_quota
+        self.extra_running -= news - of_quota
+
+    def admitted(self, books: Books, group: Group) -> None:  # noqa: ARG002
+        """Count the group against the quota if that has room, else as extra."""
+        if self.quota_running + self.quota_finished < self._quota(books.version, books.groups_per_batch):
+            self.quota_running += 1
+        else:
+            self.extra_running += 1
+
+    def finished(self, books: Books, group: Group) -> None:  # noqa: ARG002
+        """Count one group of the quota as finished, or if none runs, one extra group less."""
+        self._account_for_cancelled(books)
+        if self.quota_running:
+            self.quota_running -= 1
+            self.quota_finished += 1
+        else:
+            self.extra_running -= 1
+
+    def room(self, books: Books) -> int:
+        """Return what is left of the quota and, on top, the extra groups that may run."""
+        self._account_for_cancelled(books)
+        used = self.quota_running + self.quota_finished
+        left = max(0, self._quota(books.version, books.groups_per_batch) - used)
+        running = self.quota_running + left + self.extra_running
+        return left + max(0, self.max_additional_running_prompts - running)
+
+    def supply(self, version: int, groups_per_batch: int) -> int:
+        """Return the quota less the batches consumed by *version*."""
+        return self._quota(version, groups_per_batch) - version * groups_per_batch
+
+
 RULES: dict[str, type[Admission]] = {
     "version_quota": VersionQuota,
     "held_permits": HeldPermits,
     "running_window": RunningWindow,
+    "trajectory_slots": TrajectorySlots,
+    "batch_permits": BatchPermits,
+    "buffer_permits": BufferPermits,
+    "quota_and_extras": QuotaAndExtras,
 }
 
 

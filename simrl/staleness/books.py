@@ -17,9 +17,13 @@ class Group:
     """Trainer version when it was submitted."""
     open_members: int
     """Trajectories not finished yet."""
+    started_members: int = 0
+    """Trajectories submitted so far; they are submitted in order."""
     state: str = RUNNING
     finish_version: int = -1
     """Rollout version of the last token of its last member."""
+    member_versions: list[int] = field(default_factory=list)
+    """Rollout version of each member's last token, in order of members; known when the group is finished."""
 
 
 @dataclass(slots=True)
@@ -28,6 +32,8 @@ class Books:
 
     groups_per_batch: int
     group_size: int
+    steps: int = 1 << 40
+    """Training steps of the whole run, as every trainer is told."""
     version: int = 0
     """Trainer version: finished training steps whose weights are published."""
     running: dict[int, Group] = field(default_factory=dict)
@@ -36,12 +42,18 @@ class Books:
     """Finished, neither picked nor dropped; by index, in order of completion."""
     forming: list[Group] = field(default_factory=list)
     """Picked for the batch that is being put together."""
+    part_started: Group | None = None
+    """The group that was begun and not all of whose members were submitted, if admission counts trajectories."""
+    running_trajectories: int = 0
+    """Submitted and not finished, of running groups."""
     admitted: int = 0
     taken: int = 0
     dropped: int = 0
     cancelled: int = 0
     waiting_for_batch: bool = False
     """Whether the trainer waits for a batch."""
+    publishing: bool = False
+    """Whether new weights are being loaded."""
 
     @property
     def unconsumed(self) -> int:
@@ -57,12 +69,27 @@ class Books:
         """Return the versions since the group's admission."""
         return self.version - group.admission_version
 
+    def place(self, group: Group) -> int:
+        """Return which batch of groups, in order of admission, the group belongs to; from 0."""
+        return group.index // self.groups_per_batch
+
     def admit(self) -> Group:
         """Open the next group."""
         group = Group(self.admitted, self.version, self.group_size)
         self.running[group.index] = group
         self.admitted += 1
         return group
+
+    def start(self, group: Group, members: int) -> None:
+        """Count the next *members* trajectories of *group* as submitted."""
+        group.started_members += members
+        self.running_trajectories += members
+        self.part_started = group if group.started_members < self.group_size else None
+
+    def finish_member(self, group: Group) -> None:
+        """Count one trajectory of *group* as finished."""
+        group.open_members -= 1
+        self.running_trajectories -= 1
 
     def finish(self, group: Group) -> None:
         """Move a group whose members are all finished to the ready ones."""
@@ -96,4 +123,7 @@ class Books:
         """Throw away a running group."""
         del self.running[group.index]
         group.state = CANCELLED
+        self.running_trajectories -= group.started_members + group.open_members - self.group_size
+        if group is self.part_started:
+            self.part_started = None
         self.cancelled += 1

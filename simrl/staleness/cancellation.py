@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from simrl.config import at_least
 from simrl.staleness.books import Books, Group
-from simrl.staleness.rule import Rule
+from simrl.staleness.rule import ANY, Rule
 
 
 class Cancellation(Rule):
@@ -20,6 +21,8 @@ class Cancellation(Rule):
 @dataclass(frozen=True)
 class Never(Cancellation):
     """Running groups run to their end."""
+
+    control: ClassVar[str] = ANY
 
     def stale(self, books: Books, version: int) -> list[Group]:  # noqa: ARG002
         """Return none."""

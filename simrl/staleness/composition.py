@@ -7,8 +7,38 @@ from typing import Any, NamedTuple
 
 from simrl.config import ConfigError, FrameworkConfig
 from simrl.staleness import admission, cancellation, sampling
+from simrl.staleness.concurrency import AdaptiveConcurrency
+from simrl.staleness.deadline import Backlog, MostUrgent
+from simrl.staleness.episodes import FifoSink, OlderThanCollecting
+from simrl.staleness.reservation import Reservations
+from simrl.staleness.rule import ANY
 
-ACCEPTED = {"int": (int,), "int | None": (int, type(None)), "bool": (bool,), "str": (str,), "float": (int, float)}
+ACCEPTED = {
+    "float | None": (int, float, type(None)),
+    "int": (int,),
+    "int | None": (int, type(None)),
+    "bool": (bool,),
+    "str": (str,),
+    "float": (int, float),
+}
+
+
+ADMISSION: dict[str, type[admission.Admission]] = {
+    **admission.RULES,
+    "adaptive_concurrency": AdaptiveConcurrency,
+    "backlog": Backlog,
+    "reservations": Reservations,
+}
+CANCELLATION: dict[str, type[cancellation.Cancellation]] = {
+    **cancellation.RULES,
+    "older_than_collecting": OlderThanCollecting,
+}
+SAMPLING: dict[str, type[sampling.Sampling]] = {
+    **sampling.RULES,
+    "fifo_sink": FifoSink,
+    "most_urgent": MostUrgent,
+    "reservations": Reservations,
+}
 
 
 class Rules(NamedTuple):
@@ -46,12 +76,17 @@ def build_rule(layer: str, spec: dict[str, Any], registry: dict[str, type[Any]])
 def compose_rules(framework: FrameworkConfig) -> Rules:
     """Return the rules of *framework*."""
 
-
     def of_form(spec: dict[str, Any]) -> dict[str, Any]:
         return spec[framework.form] if "article" in spec else spec  # type: ignore[no-any-return]
 
-    return Rules(
-        build_rule("admission", of_form(framework.admission), admission.RULES),
-        build_rule("cancellation", of_form(framework.cancellation), cancellation.RULES),
-        build_rule("sampling", of_form(framework.sampling), sampling.RULES),
-    )
+    admitting = build_rule("admission", of_form(framework.admission), ADMISSION)
+    picking = build_rule("sampling", of_form(framework.sampling), SAMPLING)
+    if type(picking) is type(admitting):  # one protocol that speaks at both ends has one memory
+        picking = admitting
+    rules = Rules(admitting, build_rule("cancellation", of_form(framework.cancellation), CANCELLATION), picking)
+    for layer, rule in rules._asdict().items():
+        if rule.control not in (ANY, admitting.control):
+            name = of_form(getattr(framework, layer))["rule"]
+            fellows = ", ".join(key for key, kind in {**ADMISSION, **CANCELLATION, **SAMPLING}.items() if kind.control == rule.control)
+            raise ConfigError(f"framework.{layer}.rule", name, f"cannot work with framework.admission.rule={of_form(framework.admission)['rule']}; combine it with {fellows}")
+    return rules

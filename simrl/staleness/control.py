@@ -5,7 +5,7 @@ from __future__ import annotations
 from simpy import Environment, Event
 
 from simrl.clock import now_ns
-from simrl.records import DROPPED_L2, DROPPED_L3, TRAINED, TrajectoryLog
+from simrl.records import DROPPED_L2, DROPPED_L3, NONE, TRAINED, TrajectoryLog
 from simrl.rollout.cluster import Cluster
 from simrl.staleness.books import CANCELLED, READY, RUNNING, Books, Group
 from simrl.staleness.composition import Rules
@@ -32,34 +32,47 @@ class Control:
         self.cluster: Cluster
 
     def admit(self) -> None:
-        """Submit as many groups as admission has room for."""
+        """Submit as much as admission has room for: whole groups, or trajectories, of a group begun before first."""
+        members = 1 if self.rules.admission.unit == "trajectory" else self.books.group_size
         while (room := self.rules.admission.room(self.books)) > 0:
             for _ in range(room):
-                group = self.books.admit()
-                for rule in self._rules_told:
-                    rule.admitted(self.books, group)
-                self._submit(group)
+                self._submit(self.books.part_started or self._open(), members)
 
-    def _submit(self, group: Group) -> None:
-        prompt_tokens, responses = self._workload.lengths(group.index)
+    def _open(self) -> Group:
+        """Open the next group; none of its members is submitted yet."""
+        group = self.books.admit()
+        for rule in self._rules_told:
+            rule.admitted(self.books, group)
         self._groups[group.index] = group
-        first = self._log.open_group(group.index, group.admission_version, now_ns(self.env), prompt_tokens, responses)
-        for member, response_tokens in enumerate(responses.tolist()):
+        self._log.open_group(group.index, group.admission_version, NONE, *self._workload.lengths(group.index))
+        return group
+
+    def _submit(self, group: Group, members: int) -> None:
+        """Submit the next *members* trajectories of *group*."""
+        begin, end = group.started_members, group.started_members + members
+        prompt_tokens, responses = self._workload.lengths(group.index)
+        self._log.members(group.index)["submit_ns"][begin:end] = now_ns(self.env)
+        self.books.start(group, members)
+        first = group.index * self.books.group_size
+        for member, response_tokens in enumerate(responses[begin:end].tolist(), begin):
             self.cluster.submit(first + member, prompt_tokens, response_tokens, group.index)
 
     def trajectory_finished(self, trajectory: int) -> None:
         """Book a finished trajectory; the last one of a group makes the group ready."""
         group = self._groups[trajectory // self.books.group_size]
-        group.open_members -= 1
+        self.books.finish_member(group)
         if group.open_members == 0 and group.state == RUNNING:
+            group.member_versions = self._log.members(group.index)["end_version"].tolist()
             self.books.finish(group)
             for rule in self._rules_told:
                 rule.finished(self.books, group)
             self._offer()
             self.admit()
+        elif self.rules.admission.asked_per_trajectory:
+            self.admit()
 
     def next_batch(self) -> Event:
-        """Return an event that brings the trainer its next batch, a list of groups."""
+        """Return an event that brings the trainer its next batch, the numbers of its trajectories."""
         taken = self._batch_taken = Event(self.env)
         self.books.waiting_for_batch = True
         self._offer()
@@ -92,14 +105,14 @@ class Control:
         self.books.waiting_for_batch = False
         taken, self._batch_taken = self._batch_taken, None
         if taken is not None:
-            taken.succeed(batch)
+            taken.succeed(self._log.numbers([group.index for group in batch]))
 
     def cancel_stale(self, version: int) -> None:
         """Cancel what the cancellation rule gives up when *version* is published."""
         for group in self.rules.cancellation.stale(self.books, version):
             self.books.cancel(group)
             first = group.index * self.books.group_size
-            for trajectory in range(first, first + self.books.group_size):
+            for trajectory in range(first, first + group.started_members):
                 if self._log.rows[trajectory]["finish_ns"] < 0:
                     self.cluster.abort(trajectory)
             self._close(group, DROPPED_L2)

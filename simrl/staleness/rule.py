@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from simrl.staleness.books import Books, Group
 
+GROUPS, EPISODES, ANY = "groups", "episodes", "any"
+"""The control classes that can work a rule: control.Control, episode_control.EpisodeControl, both."""
+
 
 class Rule:
     """A rule without a memory; a rule that keeps one overrides what it must hear."""
+
+    control: ClassVar[str] = GROUPS
+    """Which control class can work it."""
 
     def admitted(self, books: Books, group: Group) -> None:
         """Hear that *group* was admitted."""

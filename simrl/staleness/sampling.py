@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from itertools import islice
+from math import ceil
 
 from simrl.config import at_least, one_of
 from simrl.staleness.books import Books, Group
@@ -30,6 +31,11 @@ def whole_batch(books: Books, candidates: list[Group]) -> list[Group]:
     return candidates[: books.missing] if len(candidates) >= books.missing else []
 
 
+def least_pick(books: Books, at_least: int | None) -> int:
+    """Return the fewest groups a pick may have: *at_least*, or all the batch lacks if that is null or more."""
+    return books.missing if at_least is None else min(at_least, books.missing)
+
+
 @dataclass(frozen=True)
 class OldestFirst(Sampling):
     """A batch as soon as enough groups are ready, oldest admission version first; groups too old are dropped.
@@ -47,10 +53,15 @@ class OldestFirst(Sampling):
     """No batch while a running group has this age or more; null never waits for running groups."""
     ties: str = "completion"
     """completion | start: the order among groups of one admission version."""
+    sample_freshest_first: bool = False
+    """Whether the newest admission version goes first instead (NeMo-RL windowed)."""
+    min_groups_for_streaming_train: int | None = None
+    """Groups a pick has at least (NeMo-RL); null picks whole batches."""
 
     def __post_init__(self) -> None:
         at_least("framework.sampling.max_age", self.max_age, 0)
         at_least("framework.sampling.barrier_age", self.barrier_age, 0)
+        at_least("framework.sampling.min_groups_for_streaming_train", self.min_groups_for_streaming_train, 1)
         one_of("framework.sampling.ties", self.ties, ("completion", "start"))
 
     def stale(self, books: Books) -> list[Group]:
@@ -61,14 +72,17 @@ class OldestFirst(Sampling):
 
     def pick(self, books: Books) -> list[Group]:
         """Return the oldest groups once a batch of them is ready and no running one holds the barrier."""
-        if len(books.ready) < books.missing:
+        least = least_pick(books, self.min_groups_for_streaming_train)
+        if len(books.ready) < least:
             return []
         if self.barrier_age is not None and any(books.age(g) >= self.barrier_age for g in books.running.values()):
             return []
-        if self.ties == "start":  # indices follow admission, so they order by version and start at once
-            ordered = sorted(books.ready.values(), key=lambda group: group.index)
-        else:  # sorted() is stable and books.ready is in completion order
-            ordered = sorted(books.ready.values(), key=lambda group: group.admission_version)
+        ordered = [group for group in books.ready.values() if self.max_age is None or books.age(group) <= self.max_age]
+        if len(ordered) < least:
+            return []
+        if self.ties == "start":  # else completion order, in which books.ready is
+            ordered.sort(key=lambda group: group.index)
+        ordered.sort(key=lambda group: group.admission_version, reverse=self.sample_freshest_first)  # stable
         return ordered[: books.missing]
 
 
@@ -100,67 +114,158 @@ class CompletionOrder(Sampling):
 
 @dataclass(frozen=True)
 class OldestVersion(Sampling):
-    """A whole batch of the oldest admission version that any unconsumed group has, running ones too; else wait.
+    """Groups of the oldest admission version that any unconsumed group has, running ones too; else wait.
 
-    NeMo-RL ``staleness_sampler.py`` weight_fifo (7ea279a, 2026-08-22), whole-batch selection.
+    NeMo-RL ``staleness_sampler.py`` weight_fifo (7ea279a, 2026-08-22).
     """
 
+    max_age: int | None = None
+    """Versions since admission above which a group does not count, and is dropped if ready; null is no limit."""
+    min_groups_for_streaming_train: int | None = None
+    """Groups a pick has at least; null picks whole batches."""
+
+    def __post_init__(self) -> None:
+        at_least("framework.sampling.max_age", self.max_age, 0)
+        at_least("framework.sampling.min_groups_for_streaming_train", self.min_groups_for_streaming_train, 1)
+
+    def _counts(self, books: Books, group: Group) -> bool:
+        return self.max_age is None or books.age(group) <= self.max_age
+
+    def stale(self, books: Books) -> list[Group]:
+        """Return the ready groups older than *max_age*."""
+        return [group for group in books.ready.values() if not self._counts(books, group)]
+
     def pick(self, books: Books) -> list[Group]:
-        """Return a batch of the oldest version in order of dispatch, once that many are ready."""
-        if len(books.ready) < books.missing:
+        """Return groups of the oldest version in order of dispatch, once enough of them are ready."""
+        least = least_pick(books, self.min_groups_for_streaming_train)
+        if len(books.ready) < least:
             return []
         unconsumed = [*books.running.values(), *books.ready.values()]
-        oldest = min(group.admission_version for group in unconsumed)
+        oldest = min((group.admission_version for group in unconsumed if self._counts(books, group)), default=None)
         candidates = [group for group in books.ready.values() if group.admission_version == oldest]
-        return whole_batch(books, sorted(candidates, key=lambda group: group.index))
+        if len(candidates) < least:
+            return []
+        return sorted(candidates, key=lambda group: group.index)[: books.missing]
 
 
 @dataclass(frozen=True)
 class BoundBatch(Sampling):
-    """Batch k, fixed when it was admitted, is what step k trains; wait for all of it.
+    """The k-th batch of groups in order of admission is what step k trains, and nothing else is.
 
-    NeMo-RL ``staleness_sampler.py`` in_order (7ea279a, 2026-08-22).
+    NeMo-RL ``staleness_sampler.py`` in_order (7ea279a, 2026-08-22): the target step is stamped at admission.
     """
 
+    min_groups_for_streaming_train: int | None = None
+    """Groups a pick has at least; null picks whole batches."""
+
+    def __post_init__(self) -> None:
+        at_least("framework.sampling.min_groups_for_streaming_train", self.min_groups_for_streaming_train, 1)
+
+    def stale(self, books: Books) -> list[Group]:
+        """Return the ready groups of batches whose step is over."""
+        return [group for group in books.ready.values() if books.place(group) < books.version]
+
     def pick(self, books: Books) -> list[Group]:
-        """Return the groups of the batch whose turn it is, once all are ready."""
-        first = books.taken
-        bound = range(first, first + books.groups_per_batch)
-        if all(index in books.ready for index in bound):
-            return [books.ready[index] for index in bound]
-        return []
+        """Return groups of this step's batch in order of dispatch, once enough of them are ready."""
+        candidates = [group for group in books.ready.values() if books.place(group) == books.version]
+        if len(candidates) < least_pick(books, self.min_groups_for_streaming_train):
+            return []
+        return sorted(candidates, key=lambda group: group.index)[: books.missing]
 
 
 @dataclass
 class RecentVersions(Sampling):
     """Groups whose last token has one of the *keep_versions* versions seen last; older ones are dropped.
 
-    Dressage ``StalenessTracker`` and ``StalenessGroupFilter`` (de8e8694, 2026-08-21) in the article's form: a group has
-    the version of its last finisher's last token. Versions are listed in order of first observation; a group is
-    observed when the trainer collects.
+    Dressage ``dressage/rollout/staleness.py`` StalenessTracker and StalenessGroupFilter, ``partial_async_rollout.py``,
+    ``fully_async_rollout.py`` (de8e8694, 2026-08-21). Versions are listed in order of first observation; a group is
+    observed when the trainer collects, and tested when the batch it collects is not full without it.
     """
 
     keep_versions: int
     """dressage_staleness_keep_versions; 0 keeps all."""
+    any_trajectory: bool = False
+    """Whether a group goes if any of its trajectories ended too long ago (upstream); else its last finisher decides."""
+    keep_surplus: bool = True
+    """Whether groups left when a batch is full stay queued (partial); upstream's fully variant forgets them."""
     seen: list[int] = field(default_factory=list, init=False)
     """Versions in order of first observation."""
+    forgotten: list[Group] = field(default_factory=list, init=False)
+    """Groups that were left when a batch was full, if they do not stay queued."""
 
     def __post_init__(self) -> None:
         at_least("framework.sampling.keep_versions", self.keep_versions, 0)
 
+    def _versions(self, group: Group) -> list[int]:
+        return group.member_versions if self.any_trajectory else [group.finish_version]
+
+    def taken(self, books: Books, batch: list[Group]) -> None:  # noqa: ARG002
+        """Remember what the full batch left over."""
+        if not self.keep_surplus:
+            self.forgotten = list(books.ready.values())
+
     def stale(self, books: Books) -> list[Group]:
         """Observe all finished groups, then return those outside the window of versions."""
+        forgotten, self.forgotten = self.forgotten, []
+        if forgotten or self.keep_versions == 0:
+            return forgotten
         for group in books.ready.values():
-            if group.finish_version not in self.seen:
-                self.seen.append(group.finish_version)
-        if self.keep_versions == 0:
-            return []
+            self.seen += [version for version in dict.fromkeys(self._versions(group)) if version not in self.seen]
         window = self.seen[-self.keep_versions :]
-        return [group for group in books.ready.values() if group.finish_version not in window]
+        outside, inside = [], 0
+        for group in books.ready.values():
+            if inside == books.missing:
+                break
+            if all(version in window for version in self._versions(group)):
+                inside += 1
+            else:
+                outside.append(group)
+        return outside
 
     def pick(self, books: Books) -> list[Group]:
         """Return a batch in completion order, once that many are ready."""
         return whole_batch(books, list(books.ready.values()))
+
+
+@dataclass(frozen=True)
+class VersionByVersion(Sampling):
+    """The oldest admission version first, each emptied before the next: wait while a group of it runs.
+
+    ROLL ``roll/distributed/scheduler/generate_scheduler.py`` ReplayBuffer.get_batch, ItemsGroup.get_batch (8eb27cc,
+    2026-08-19), in completion order within a version. With a whole ratio and nothing filtered a batch is exactly the
+    groups admitted *ratio* versions ago.
+    """
+
+    ratio: float
+    """async_generation_ratio. Rounded up it is the oldest age that trains; of that age a batch has no more than the
+    ratio's fraction, unless that is 0."""
+
+    def __post_init__(self) -> None:
+        at_least("framework.sampling.ratio", self.ratio, 0)
+
+    def stale(self, books: Books) -> list[Group]:
+        """Return the ready groups older than the ratio."""
+        return [group for group in books.ready.values() if books.age(group) > ceil(self.ratio)]
+
+    def _share(self, books: Books) -> int:
+        """Return how many more groups of the oldest version the forming batch may have."""
+        if self.ratio == int(self.ratio):
+            return books.missing
+        samples = int(books.groups_per_batch * books.group_size * (self.ratio % 1))
+        return ceil(samples / books.group_size) - sum(books.age(group) > self.ratio for group in books.forming)
+
+    def pick(self, books: Books) -> list[Group]:
+        """Return what the oldest version that has any groups can give, or none while it may still give more."""
+        for age in range(ceil(self.ratio), -1, -1):
+            lacking = self._share(books) if age == ceil(self.ratio) else books.missing
+            if lacking <= 0:
+                continue
+            ready = [group for group in books.ready.values() if books.age(group) == age]
+            if len(ready) < lacking and any(books.age(group) == age for group in books.running.values()):
+                return []
+            if ready:
+                return ready[:lacking]
+        return []
 
 
 RULES: dict[str, type[Sampling]] = {
@@ -169,4 +274,5 @@ RULES: dict[str, type[Sampling]] = {
     "oldest_version": OldestVersion,
     "bound_batch": BoundBatch,
     "recent_versions": RecentVersions,
+    "version_by_version": VersionByVersion,
 }

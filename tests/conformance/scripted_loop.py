@@ -1,0 +1,378 @@
+"""Recorded scripts run through our control: scripted work, engines without a limit, and both training loops."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+from simpy import Environment, Event
+
+from simrl.clock import COMPLETION, TRAINER, Alarm, now_ns, to_ns
+from simrl.config import FrameworkConfig
+from simrl.cost.training import StepTime
+from simrl.records import TrajectoryLog
+from simrl.rollout.cluster import Cluster
+from simrl.staleness.books import DROPPED, RUNNING, Books, Group
+from simrl.staleness.cancellation import Cancellation
+from simrl.staleness.composition import Rules
+from simrl.staleness.control import Control
+from simrl.trainer import Trainer
+
+TOKEN_NS = 10_000_000  # scripts give work in hundredths of a second; one is one token
+
+
+class ScriptedWork:
+    """A workload with the script's seconds of work, group by group."""
+
+    longest_tokens = 1 << 40
+    groups_available = None
+
+    def __init__(self, work: list[list[float]]):
+        self._work = work
+
+    def lengths(self, group: int) -> tuple[int, np.ndarray]:
+        """Return no prompt, and each member's work in hundredths of a second."""
+        return 0, np.array([round(seconds * 100) for seconds in self._work[group]], np.int64)
+
+
+@dataclass
+class Sample:
+    """A trajectory being generated."""
+
+    left_ns: int
+    """Work left when it last started or stopped."""
+    since_ns: int = 0
+    """When it last started."""
+    start: int = 0
+    """Number of its present start; a stop outdates it."""
+    versions: list[int] = field(default_factory=list)
+    """Versions that generated some of it."""
+
+
+class SideBySide:
+    """Stands in for the cluster as the recordings' engine did: all samples at once, each at full speed.
+
+    Args:
+        env: the simulation.
+        log: where end versions go.
+        on_finish: called with each finished trajectory's number.
+        slots: samples that may be generated at once, first come first served; None for no limit.
+    """
+
+    def __init__(self, env: Environment, log: TrajectoryLog, on_finish: Callable[[int], None], slots: int | None):
+        self.env = env
+        self.version = 0
+        self.samples: dict[int, Sample] = {}
+        self.on_interrupt: Callable[[list[int]], None] | None = None
+        """Called at a weight update with the samples that are handed back; None lets them go on, ahead of others."""
+        self.enters_after_ns = 0
+        """How long a sample submitted after the start takes to get here (upstream's worker acts once a poll)."""
+        self._log = log
+        self._on_finish = on_finish
+        self._slots = slots
+        self._generating: dict[int, Sample] = {}
+        self._waiting: deque[int] = deque()
+        self._hold_until_ns = 0
+
+    def submit(self, trajectory: int, prompt_tokens: int, response_tokens: int, prefix_key: int) -> None:  # noqa: ARG002
+        """Queue a new sample."""
+        self.samples[trajectory] = Sample(response_tokens * TOKEN_NS)
+        self.resubmit(trajectory)
+
+    def resubmit(self, trajectory: int) -> None:
+        """Queue a sample that keeps what it has."""
+        if self.enters_after_ns and self.env.now:
+            entered = Alarm(self.env, self.enters_after_ns, COMPLETION)
+            cast("list[Any]", entered.callbacks).append(lambda _: self._enter(trajectory))
+        else:
+            self._enter(trajectory)
+
+    def _enter(self, trajectory: int) -> None:
+        self._waiting.append(trajectory)
+        self._fill()
+
+    def _fill(self) -> None:
+        while (
+            self._waiting
+            and now_ns(self.env) >= self._hold_until_ns
+            and (self._slots is None or len(self._generating) < self._slots)
+        ):
+            trajectory = self._waiting.popleft()
+            sample = self._generating[trajectory] = self.samples[trajectory]
+            sample.since_ns = now_ns(self.env)
+            sample.start += 1
+            done = Alarm(self.env, sample.left_ns, COMPLETION)
+            cast("list[Any]", done.callbacks).append(
+                lambda _, trajectory=trajectory, start=sample.start: self._done(trajectory, start)
+            )
+
+    def _stop(self, trajectory: int) -> None:
+        sample = self._generating.pop(trajectory)
+        generated_ns = now_ns(self.env) - sample.since_ns
+        if generated_ns and sample.versions[-1:] != [self.version]:
+            sample.versions.append(self.version)
+        sample.left_ns -= generated_ns
+        sample.start += 1
+
+    def _done(self, trajectory: int, start: int) -> None:
+        if trajectory in self._generating and self.samples[trajectory].start == start:
+            self._stop(trajectory)
+            self._fill()
+            row = self._log.rows[trajectory]
+            row["end_version"], row["finish_ns"] = self.version, now_ns(self.env)
+            self._on_finish(trajectory)
+
+    def abort(self, trajectory: int) -> None:
+        """Give up a sample."""
+        if trajectory in self._generating:
+            self._stop(trajectory)
+        else:
+            self._waiting.remove(trajectory)
+
+    def update_weights(self, version: int, mode: str, hold_until_ns: int) -> None:  # noqa: ARG002
+        """Interrupt the samples being generated; they keep their progress, nothing is generated during the hold."""
+        interrupted = [
+            trajectory for trajectory, sample in self._generating.items() if sample.since_ns < now_ns(self.env)
+        ]
+        begun_just_now = [trajectory for trajectory in self._generating if trajectory not in interrupted]
+        for trajectory in interrupted + begun_just_now:
+            self._stop(trajectory)
+        self._waiting.extendleft(reversed(begun_just_now))
+        self.version = version
+        self._hold_until_ns = hold_until_ns
+        resumed = Alarm(self.env, hold_until_ns - now_ns(self.env), COMPLETION)
+        cast("list[Any]", resumed.callbacks).append(lambda _: self._fill())
+        if self.on_interrupt is None:
+            self._waiting.extendleft(reversed(interrupted))
+        else:
+            self.on_interrupt(interrupted)
+
+
+@dataclass
+class Taken:
+    """A batch as the trainer took it."""
+
+    groups: list[Group]
+    left: list[int]
+    """Groups ready and not taken."""
+    dropped: list[int]
+    """Groups dropped since the batch before, by index."""
+
+
+class Witness(Cancellation):
+    """Writes down what happens, and answers what *rule* answers."""
+
+    def __init__(self, rule: Cancellation):
+        self.rule = rule
+        self.groups: list[Group] = []
+        self.dispatch: list[list[int]] = []
+        """[group, version] of every dispatch."""
+        self.finishes: list[list[int]] = []
+        """[group, version] of every group that finished, in order."""
+        self.batches: list[Taken] = []
+        self.cancelled: list[int] = []
+
+    def stale(self, books: Books, version: int) -> list[Group]:
+        """Return what the rule returns."""
+        stale = self.rule.stale(books, version)
+        self.cancelled += [group.index for group in stale]
+        return stale
+
+    def admitted(self, books: Books, group: Group) -> None:
+        """Write down a dispatch."""
+        self.groups.append(group)
+        self.dispatch.append([group.index, books.version])
+
+    def finished(self, books: Books, group: Group) -> None:
+        """Write down a completion."""
+        self.finishes.append([group.index, books.version])
+
+    def taken(self, books: Books, batch: list[Group]) -> None:
+        """Write down a batch and what was dropped for it."""
+        known = {index for earlier in self.batches for index in earlier.dropped}
+        dropped = [group.index for group in self.groups if group.state == DROPPED and group.index not in known]
+        self.batches.append(Taken(batch, list(books.ready), dropped))
+
+
+class Redispatching(Control):
+    """Groups that go back to a buffer are dispatched again before new ones, when admission has room for them."""
+
+    witness: Witness
+    fail_once: frozenset[int] = frozenset()
+    """Groups whose first attempt fails; the collector sends them back, and they start from scratch."""
+
+    def __init__(self, *args: Any):
+        super().__init__(*args)
+        self.buffer: deque[Group] = deque()
+        self.interrupted: dict[int, list[int]] = {}
+        """By group, members that were interrupted; the group goes back when its others have returned too."""
+        self.failed: list[int] = []
+        self._aside: list[Group] = []
+
+    def interrupt(self, trajectories: list[int]) -> None:
+        """Take back interrupted samples; they keep what they generated."""
+        for trajectory in trajectories:
+            group = self._groups[trajectory // self.books.group_size]
+            self.interrupted.setdefault(group.index, []).append(trajectory)
+            self._send_back(group)
+        self.admit()
+
+    def trajectory_finished(self, trajectory: int) -> None:
+        """Book a finished sample; it may be the last its interrupted group waited for."""
+        group = self._groups[trajectory // self.books.group_size]
+        super().trajectory_finished(trajectory)
+        self._rebuffer()
+        if group.index in self.interrupted and group.state == RUNNING and group not in self.buffer:
+            self._send_back(group)
+            self.admit()
+
+    def _send_back(self, group: Group) -> None:
+        if len(self.interrupted[group.index]) == group.open_members:
+            del self.books.running[group.index]
+            self.buffer.append(group)
+
+    def admit(self) -> None:
+        """Dispatch from the buffer, then new groups."""
+        while self.buffer and self.rules.admission.room(self.books) > 0:
+            group = self.buffer.popleft()
+            self.books.running[group.index] = group
+            self.witness.dispatch.append([group.index, self.books.version])
+            for trajectory in sorted(self.interrupted.pop(group.index)):
+                cast("SideBySide", self.cluster).resubmit(trajectory)
+        super().admit()
+
+    def next_batch(self) -> Event:
+        """Collect; groups found to have failed go back to the buffer."""
+        taken = super().next_batch()
+        self._rebuffer()
+        return taken
+
+    def _offer(self) -> None:
+        """Before a waiting trainer samples, set the failed groups aside."""
+        if self.books.waiting_for_batch:
+            failed = [group for index, group in self.books.ready.items() if index in self.fail_once]
+            for group in failed:
+                if group.index not in self.failed:
+                    self._restart(group)
+        super()._offer()
+
+    def _rebuffer(self) -> None:
+        """Put the failed groups into the buffer; the slot that was free when they were found is filled by now."""
+        self.buffer += self._aside
+        self._aside.clear()
+        self.admit()
+
+    def _restart(self, group: Group) -> None:
+        del self.books.ready[group.index]
+        group.state, group.open_members = RUNNING, self.books.group_size
+        self.failed.append(group.index)
+        self._aside.append(group)
+        work = self._log.members(group.index)["response_tokens"].tolist()
+        first = group.index * self.books.group_size
+        self.interrupted[group.index] = list(range(first, first + self.books.group_size))
+        for trajectory, tokens in enumerate(work, first):
+            cast("SideBySide", self.cluster).samples[trajectory] = Sample(tokens * TOKEN_NS)
+
+
+@dataclass
+class Loop:
+    """Our rules, books, control and trainer under a script."""
+
+    env: Environment
+    log: TrajectoryLog
+    control: Control
+    cluster: SideBySide
+    witness: Witness
+
+    def sample_versions(self, group: int) -> list[list[int]]:
+        """Return the versions that generated each member."""
+        size = self.log.group_size
+        return [self.cluster.samples[trajectory].versions for trajectory in range(group * size, (group + 1) * size)]
+
+    def finish_ns(self, group: int) -> int:
+        """Return when the group's last member finished."""
+        return int(self.log.members(group)["finish_ns"].max())
+
+    def train(self, train_s: list[float], sync_s: float) -> None:
+        """Run our trainer: collect a batch, train it, publish."""
+        times = iter(train_s)
+        trainer = Trainer(
+            self.env,
+            FrameworkConfig("replay", eta=1, weight_update="abort", logprob_recompute=False),
+            len(train_s),
+            self.control,
+            cast("Cluster", self.cluster),
+            self.log,
+            lambda _: StepTime(0.0, next(times)),
+            sync_s,
+        )
+        self.env.run(until=trainer.process)
+
+    def train_async(self, train_s: list[float], sync_s: float, lags_s: list[float]) -> None:
+        """Run upstream's loop: the next batch is collected during a step, and the publish waits for both.
+
+        Args:
+            train_s: length of each step, s.
+            sync_s: how long a publish takes, s.
+            lags_s: how long the collector takes to see each batch, s (it polls).
+        """
+        self.env.run(until=self.env.process(self._overlapped(train_s, to_ns(sync_s), lags_s)))
+
+    def _collect(self, lag_s: float) -> Generator[Event, Any, None]:
+        yield self.control.next_batch()
+        yield Alarm(self.env, to_ns(lag_s), TRAINER)
+
+    def _overlapped(self, train_s: list[float], sync_ns: int, lags_s: list[float]) -> Generator[Event, Any, None]:
+        self.control.admit()
+        yield from self._collect(lags_s[0])
+        for version, seconds in enumerate(train_s, 1):
+            trained = Alarm(self.env, to_ns(seconds), TRAINER)
+            if version == len(train_s):
+                yield trained
+                return
+            yield trained & self.env.process(self._collect(lags_s[version]))
+            self.control.cancel_stale(version)
+            self.cluster.update_weights(version, "abort", now_ns(self.env) + sync_ns)
+            yield Alarm(self.env, sync_ns, TRAINER)
+            self.control.books.version = version
+            self.control.admit()
+
+
+def recorded_lags(batches: list[dict[str, Any]], finish_s: dict[int, float], poll_s: float) -> list[float]:
+    """Return how long after its last completion the collector saw each batch, s; 0 if it had been there before."""
+    lags_s = [batch["t_ready"] - max(finish_s[group] for group in batch["groups"]) for batch in batches]
+    return [lag_s if lag_s < 1.5 * poll_s else 0.0 for lag_s in lags_s]
+
+
+def recorded_end(script: dict[str, Any], batches: list[dict[str, Any]]) -> float:
+    """Return when the last recorded step's update ended, s; upstream publishes once more then, we do not."""
+    end_s = 0.0
+    for batch, train_s in zip(batches, script["train_time"], strict=True):
+        start_s = batch["t_ready"]
+        if script["driver"] == "train_async" and batch["step"]:
+            start_s = max(start_s, end_s) + script["sync_time"]
+        end_s = start_s + train_s
+    return end_s
+
+
+def loop(
+    rules: Rules,
+    groups_per_batch: int,
+    work: list[list[float]],
+    slots: int | None = None,
+    control: type[Control] = Control,
+) -> Loop:
+    """Put *rules* to work on a script's groups."""
+    env = Environment(initial_time=0)
+    witness = Witness(rules.cancellation)
+    log = TrajectoryLog(len(work[0]))
+    books = Books(groups_per_batch, len(work[0]))
+    controlling = control(env, rules._replace(cancellation=witness), books, ScriptedWork(work), log)
+    cluster = SideBySide(env, log, controlling.trajectory_finished, slots)
+    controlling.cluster = cast("Cluster", cluster)
+    if isinstance(controlling, Redispatching):
+        controlling.witness = witness
+    return Loop(env, log, controlling, cluster, witness)
