@@ -51,7 +51,7 @@ def bound_text(framework: DictConfig) -> str:
 
 def rows() -> list[tuple[str, ...]]:
     """Return one row a framework, in order of name."""
-    out = []
+    out: list[tuple[str, ...]] = []
     for path in sorted((Path(config_folder()) / "framework").glob("*.yaml")):
         framework = OmegaConf.load(path)
         assert isinstance(framework, DictConfig)

@@ -15,9 +15,9 @@ FRAMEWORKS = sorted(path.stem for path in (Path(config_folder()) / "framework").
 
 
 @st.composite
-def small_configs(draw: st.DrawFn) -> SimulationConfig:
+def small_configs(draw: st.DrawFn, frameworks: tuple[str, ...] = tuple(FRAMEWORKS)) -> SimulationConfig:
     """Draw a configuration that can run and takes milliseconds."""
-    framework = draw(st.sampled_from(FRAMEWORKS))
+    framework = draw(st.sampled_from(frameworks))
     eta = draw(st.integers(1, 4))
     overrides = [f"framework={framework}", f"framework.eta={eta}", "hardware.gpus=16"]
     if framework.startswith("verl"):

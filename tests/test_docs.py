@@ -13,13 +13,13 @@ ROOT = Path(__file__).parent.parent
 
 def between(text: str, begin: str) -> str:
     """Return what stands between the markers."""
-    return text.split(f"<!-- table: {begin} -->\n")[1].split("<!-- end -->")[0].strip()
+    return text.split(f"<!-- table: {begin} -->\n")[1].split("<!-- end -->", maxsplit=1)[0].strip()
 
 
 @pytest.mark.parametrize(
     ("file", "marker", "table"), [("docs/mechanisms.md", "full", full_table), ("README.md", "short", short_table)]
 )
-def test_the_tables_are_the_configurations_own(file: str, marker: str, table) -> None:  # noqa: ANN001
+def test_the_tables_are_the_configurations_own(file: str, marker: str, table) -> None:
     """The mechanism tables in the docs and the README are what the framework files say."""
     assert between((ROOT / file).read_text(), marker) == table()
 

@@ -59,14 +59,18 @@ def test_tokens_are_conserved_by_fate(config: SimulationConfig) -> None:
 @random_runs
 @given(small_configs())
 def test_groups_are_whole(config: SimulationConfig) -> None:
-    """A group has one fate and one consumed version; each batch is exactly groups_per_batch groups."""
+    """A group has one fate and one consumed version; each batch is exactly groups_per_batch groups.
+
+    prime-rl counts trajectories: what a group gave before it was given up for overload stays, and may be split.
+    """
     rows = simulate(config).trajectories.reshape(-1, config.group_size)
-    for name in ("group", "fate", "consumed_version", "admission_version"):
+    may_differ = ("fate", "consumed_version") if config.framework.name == "prime_rl" else ()
+    for name in {"group", "fate", "consumed_version", "admission_version"}.difference(may_differ):
         assert (rows[name] == rows[name][:, :1]).all()
-    trained = rows[rows["fate"][:, 0] == TRAINED]
-    versions, counts = np.unique(trained["consumed_version"][:, 0], return_counts=True)
+    trained = rows[rows["fate"] == TRAINED]
+    versions, counts = np.unique(trained["consumed_version"], return_counts=True)
     assert versions.tolist() == list(range(config.versions))
-    assert (counts == config.groups_per_batch).all()
+    assert (counts == config.groups_per_batch * config.group_size).all()
 
 
 @random_runs

@@ -1,4 +1,4 @@
-"""What all figures share: theme, colours of staleness levels, hatches of dropped tokens, saving.
+"""What all figures share: theme, looks of frameworks, colours of staleness levels, hatches, saving.
 
 Figures are plain ``matplotlib.figure.Figure`` objects; nothing here touches pyplot or lasting global settings, so that
 figures can be made in any worker.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import warnings
+from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 import matplotlib as mpl
@@ -42,9 +44,73 @@ LEVEL_RANGE = (0.14, 0.97)
 FEWEST_LEVELS = 5
 """A figure with fewer levels is coloured as if it had these, so that a low level never looks dark."""
 
+HATCH_OVER = "\\\\\\\\"
+"""Trained on although staler than the parameter says."""
+HATCH_LOGPROB = "////////"
+"""The trainer computes log-probs again."""
 
-def theme() -> dict[str, Any]:
-    """Matplotlib settings of the house style: what seaborn's ``set_theme`` would set, with our own on top."""
+
+@dataclass(frozen=True)
+class Look:
+    """How a framework appears in every figure."""
+
+    label: str
+    colour: str
+    """The hue tells the kind of control (blue: admission only, orange: drops at sampling, purple: cancels and drops,
+    green: waits, black: ours), the lightness tells frameworks of a kind apart."""
+    marker: str | tuple[int, int, float]
+    dashes: str | tuple[float, tuple[float, ...]]
+    """Matplotlib line style."""
+
+
+SOLID, DOTTED, DASHED, DASHDOT = "-", (0.0, (1.0, 1.2)), (0.0, (4.0, 1.6)), (0.0, (5.0, 1.4, 1.0, 1.4))
+LONG, DOUBLE = (0.0, (8.0, 1.8)), (0.0, (3.0, 1.2, 1.0, 1.2, 1.0, 1.2))
+
+LOOKS = {
+    "areal": Look("AReaL", "#08306b", "o", SOLID),
+    "skyrl": Look("SkyRL", "#4292c6", "s", SOLID),
+    "openrlhf": Look("OpenRLHF", "#2171b5", "^", DASHED),
+    "slime": Look("slime", "#74a9d8", "v", DASHDOT),
+    "nemo_ready_first": Look("NeMo-RL ready_first", "#08519c", "<", DOTTED),
+    "verl_drop": Look("verl drop", "#8c2d04", "D", SOLID),
+    "trl": Look("TRL", "#f08519", "P", SOLID),
+    "dressage": Look("Dressage", "#d9601a", "h", DASHED),
+    "roll": Look("ROLL", "#54278f", "X", SOLID),
+    "prime_rl": Look("prime-rl", "#9e6fc4", "p", DASHED),
+    "nemo_windowed": Look("NeMo-RL windowed", "#c159b0", ">", DASHDOT),
+    "verl_wait": Look("verl wait", "#2a9d5c", "d", SOLID),
+    "nemo_weight_fifo": Look("NeMo-RL weight_fifo", "#00552b", (4, 1, 45), DASHED),
+    "nemo_in_order": Look("NeMo-RL in_order", "#66b87f", (6, 1, 0), DASHDOT),
+    "psrl": Look("PSRL", "#5a5a5a", "H", LONG),
+    "deadline": Look("deadline (ours)", "#000000", "*", SOLID),
+    "layers_l1": Look("L1", "#08306b", "o", SOLID),
+    "layers_l1_l2": Look("L1 + L2", "#c3a5de", "s", DASHED),
+    "layers_l1_l3": Look("L1 + L3", "#e8750a", "^", DASHDOT),
+    "layers_l1_l2_l3": Look("L1 + L2 + L3", "#54278f", "D", DOTTED),
+}
+"""In the order in which figures list them."""
+ARTICLE_FRAMEWORKS = tuple(LOOKS)[:14]
+"""The mechanisms the article compares."""
+NEW_FRAMEWORKS = ("psrl", "deadline")
+"""Those which it does not."""
+LAYERS = tuple(LOOKS)[16:]
+"""The compositions of its ablation."""
+
+
+def look_of(framework: str) -> Look:
+    """The look of a framework; one the article doesn't know is grey."""
+    return LOOKS.get(framework, Look(framework, MUTED, ".", DOTTED))
+
+
+def in_order(frameworks: Iterable[str]) -> list[str]:
+    """Frameworks in the order of :data:`LOOKS`, unknown ones last."""
+    known = list(LOOKS)
+    return sorted(set(frameworks), key=lambda name: (known.index(name) if name in LOOKS else len(known), name))
+
+
+@cache
+def _theme() -> dict[str, Any]:
+    """The settings, put together once a process."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # seaborn 0.13 touches a pandas option that pandas 3 announces as going away
         import seaborn as sns  # noqa: PLC0415 - costs a second, and only figures need it
@@ -75,6 +141,11 @@ def theme() -> dict[str, Any]:
         "savefig.dpi": DPI,
         "svg.hashsalt": "simrl",  # element ids that don't change from one writing to the next
     }
+
+
+def theme() -> dict[str, Any]:
+    """Matplotlib settings of the house style: what seaborn's ``set_theme`` would set, with our own on top."""
+    return dict(_theme())
 
 
 def house_style() -> AbstractContextManager[None]:

@@ -12,21 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.path import Path
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from simrl.plots import style
+from simrl.plots import layout, style
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Sequence
+    from collections.abc import Hashable, Sequence
 
     from matplotlib.axes import Axes
-    from matplotlib.backends.backend_agg import RendererAgg
-    from matplotlib.legend import Legend
+    from matplotlib.figure import Figure
 
 CONFIG_COLUMNS = ("framework", "eta", "warmup", "hardware", "model", "workload", "rollout", "trainer", "versions")
 """Columns that tell one configuration from another, as far as a summary has them; swept columns come on top."""
@@ -39,7 +36,6 @@ MOST_COLUMNS = 4
 AXES_HEIGHT_IN = 2.1
 WIDEST_AXES_IN = 15.0
 WIDEST_FIGURE_IN = 16.0
-NARROWEST_FIGURE_IN = 6.8
 SLOT_IN = 0.55
 """Width given to one bar and its labels."""
 WIDE_SLOT_IN = 0.9
@@ -50,16 +46,9 @@ SLANTED_SLOT_IN = 0.3
 """Below this, crowded tick labels stand upright instead of slanting."""
 BAR_WIDTH = 0.78
 """Share of its slot that a bar fills."""
-MARGIN_IN = 0.12
-GAP_IN = 0.2
-"""Between panels, and between panels and what stands above and below them."""
-LINE_GAP_IN = 0.06
-"""Between title and subtitle."""
 LABEL_PT = 8.0
 NUMBER_PT = 7.5
 PANEL_TITLE_PT = 10.0
-TITLE_PT = 13.0
-SUBTITLE_PT = 9.0
 
 LEVEL_LEGEND = "staleness of the trained tokens (versions)"
 L2_LABEL = "dropped by L2 (cancelled while running)"
@@ -269,7 +258,7 @@ def _bar(seeds: pd.DataFrame, heights: pd.DataFrame) -> dict[str, Any]:
     l2 = float((seeds["wasted_tokens_l2"] / seeds["duration_s"]).mean())
     l3 = float((seeds["wasted_tokens_l3"] / seeds["duration_s"]).mean())
     bound = first.get("strict_bound")
-    candidates = (first.get("expected_staleness"), bound, first["eta"])
+    candidates = (bound, first.get("expected_staleness"), first["eta"])
     expected = int(next(value for value in candidates if not pd.isna(value)))
     max_staleness = int(seeds["max_staleness"].max())
     row = {
@@ -293,8 +282,7 @@ def _draw(table: pd.DataFrame, arrangement: Arrangement, title: str) -> Figure:
     groups = list(table.groupby(list(arrangement.panels), sort=False, dropna=False)) if arrangement.panels else []
     panels = [bars for _, bars in groups] or [table]
     grid = _grid(panels, worded=not pd.api.types.is_numeric_dtype(table[arrangement.x]))
-    figure = Figure(figsize=(grid.axes_width_in, AXES_HEIGHT_IN))
-    FigureCanvasAgg(figure)
+    figure = layout.sheet(grid.axes_width_in, AXES_HEIGHT_IN)
     axes: list[Axes] = []
     for _ in panels:
         axes.append(figure.add_axes((0, 0, 1, 1), label=f"panel {len(axes)}", sharey=axes[0] if axes else None))
@@ -319,7 +307,9 @@ def _draw(table: pd.DataFrame, arrangement: Arrangement, title: str) -> Figure:
             axis.set_xlabel(x_labels[i])
         _name_panel(figure, axis, bars, arrangement)
     _turn_crowded_ticks(figure, axes, panels, arrangement, slot_in=grid.slot_in)
-    _lay_out(figure, axes, grid, table, (title, _subtitle(table, arrangement)))
+    rows = [axes[i : i + grid.n_columns] for i in range(0, len(axes), grid.n_columns)]
+    legends = [(_level_handles(table), LEVEL_LEGEND), (_part_handles(table), None)]
+    layout.lay_out(figure, rows, title, _subtitle(table, arrangement), legends)
     return figure
 
 
@@ -330,7 +320,7 @@ def _grid(panels: list[pd.DataFrame], *, worded: bool) -> Grid:
     axes_width_in = (most_bars + 0.4) * slot_in
     most_columns = max(1, min(MOST_COLUMNS, int(WIDEST_FIGURE_IN / axes_width_in)))
     n_columns = math.ceil(len(panels) / math.ceil(len(panels) / most_columns))
-    axes_width_in = max(axes_width_in, (NARROWEST_FIGURE_IN - 1.0) / n_columns - GAP_IN)
+    axes_width_in = max(axes_width_in, (layout.NARROWEST_FIGURE_IN - 1.0) / n_columns - layout.GAP_IN)
     slot_in = max(slot_in, min(axes_width_in / (most_bars + 0.4), WIDE_SLOT_IN))
     return Grid(n_columns, axes_width_in, slot_in)
 
@@ -383,7 +373,7 @@ def _name_panel(figure: Figure, axis: Axes, bars: pd.DataFrame, arrangement: Arr
     first = bars.iloc[0]
     if arrangement.panels:
         words = [_worded(column, first[column]) for column in arrangement.named if not pd.isna(first[column])]
-        name = _wrapped(figure, " · ".join(words), PANEL_TITLE_PT, figure.get_figwidth(), weight="bold")
+        name = layout.wrapped(figure, " · ".join(words), PANEL_TITLE_PT, figure.get_figwidth(), weight="bold")
         note = ""
         if bars["strict_bound"].isna().all():
             expects_eta = (bars["expected_staleness"] == bars["eta"]).all()
@@ -435,77 +425,6 @@ def _turn_crowded_ticks(
         axis.set_xticks(range(len(bars)), labels, **(slanted if slot_in > SLANTED_SLOT_IN else upright))
 
 
-def _lay_out(figure: Figure, axes: list[Axes], grid: Grid, table: pd.DataFrame, texts: tuple[str, str]) -> None:
-    """Place title, panels and legends, everything at its measured size, and size the figure to hold them.
-
-    The axes come in with the size of the whole figure, which is the size they keep.
-    """
-    renderer = style.renderer_of(figure)
-    rows = [axes[i : i + grid.n_columns] for i in range(0, len(axes), grid.n_columns)]
-    columns = [axes[i :: grid.n_columns] for i in range(grid.n_columns)]
-    outside = {axis: _overhang_in(axis, renderer, figure.dpi) for axis in axes}
-    lefts_in = [max(outside[axis].left for axis in column) for column in columns]
-    right_in = max(side.right for side in outside.values())
-    tops_in = [max(outside[axis].top for axis in row) for row in rows]
-    bottoms_in = [max(outside[axis].bottom for axis in row) for row in rows]
-    xs_in, x_in = [], MARGIN_IN - GAP_IN - right_in
-    for left_in in lefts_in:
-        x_in += right_in + GAP_IN + left_in
-        xs_in.append(x_in)
-        x_in += grid.axes_width_in
-    width_in = max(x_in + right_in + MARGIN_IN, NARROWEST_FIGURE_IN)
-
-    inner_in = width_in - 2 * MARGIN_IN
-    title, subtitle = texts
-    title = _wrapped(figure, title, TITLE_PT, inner_in, weight="bold")
-    subtitle = _wrapped(figure, subtitle, SUBTITLE_PT, inner_in)
-    headings = [
-        figure.text(0, 0, title, fontsize=TITLE_PT, fontweight="bold", va="top"),
-        figure.text(0, 0, subtitle, fontsize=SUBTITLE_PT, color=style.MUTED, va="top", linespacing=1.3),
-    ]
-    entries = [(_level_handles(table), LEVEL_LEGEND), (_part_handles(table), None)]
-    legends = [_legend(figure, handles, heading, inner_in) for handles, heading in entries if handles]
-    heights_in = {item: item.get_window_extent(renderer).height / figure.dpi for item in (*headings, *legends)}
-
-    rows_in = sum(tops_in) + sum(bottoms_in) + len(rows) * AXES_HEIGHT_IN + (len(rows) - 1) * GAP_IN
-    height_in = 2 * MARGIN_IN + LINE_GAP_IN + 2 * GAP_IN + sum(heights_in.values()) + rows_in
-    figure.set_size_inches(width_in, height_in)
-
-    y_in = height_in - MARGIN_IN + LINE_GAP_IN  # from here downwards
-    for heading in headings:
-        y_in -= LINE_GAP_IN
-        heading.set_position((MARGIN_IN / width_in, y_in / height_in))
-        y_in -= heights_in[heading]
-    for row, top_in, bottom_in in zip(rows, tops_in, bottoms_in, strict=True):
-        y_in -= GAP_IN + top_in + AXES_HEIGHT_IN
-        for axis, x_in in zip(row, xs_in, strict=False):
-            size = (grid.axes_width_in / width_in, AXES_HEIGHT_IN / height_in)
-            axis.set_position((x_in / width_in, y_in / height_in, *size))
-        y_in -= bottom_in
-    y_in -= GAP_IN
-    for legend in legends:
-        legend.set_bbox_to_anchor((MARGIN_IN / width_in, y_in / height_in), transform=figure.transFigure)
-        y_in -= heights_in[legend]
-
-
-@dataclass(frozen=True)
-class Overhang:
-    """How far titles and labels stick out of their axes."""
-
-    left: float
-    right: float
-    top: float
-    bottom: float
-
-
-def _overhang_in(axis: Axes, renderer: RendererAgg, dpi: float) -> Overhang:
-    """Measure the overhang of one panel, inches."""
-    frame, whole = axis.get_window_extent(renderer), axis.get_tightbbox(renderer)
-    assert whole is not None, "a visible panel has an extent"
-    sides = (frame.x0 - whole.x0, whole.x1 - frame.x1, whole.y1 - frame.y1, frame.y0 - whole.y0)
-    return Overhang(*(max(0.0, side / dpi) for side in sides))
-
-
 def _level_handles(table: pd.DataFrame) -> list[Any]:
     """Legend entries of the staleness levels that occur."""
     colours = style.level_colours(_levels(table))
@@ -527,24 +446,6 @@ def _part_handles(table: pd.DataFrame) -> list[Any]:
     if table["over_bound"].any():
         handles.append(Line2D([], [], color=style.ALARM, linestyle="none", label=OVER_LABEL, marker="^", markersize=6))
     return handles
-
-
-def _legend(figure: Figure, handles: list[Any], heading: str | None, width_in: float) -> Legend:
-    """A legend with as few rows as the width allows, in reading order."""
-    renderer = style.renderer_of(figure)
-    spacing: dict[str, Any] = {"borderpad": 0.25, "borderaxespad": 0, "handlelength": 1.8, "columnspacing": 1.6}
-    n_columns = len(handles)
-    while True:
-        # matplotlib fills columns first
-        by_row = [handle for column in range(n_columns) for handle in handles[column::n_columns]]
-        legend = figure.legend(
-            handles=by_row, title=heading, alignment="left", loc="upper left", ncols=n_columns, **spacing
-        )
-        measured_in = legend.get_window_extent(renderer).width / figure.dpi
-        if measured_in <= width_in or n_columns == 1:
-            return legend
-        legend.remove()
-        n_columns = max(1, min(n_columns - 1, int(n_columns * width_in / measured_in)))
 
 
 def _own_title(table: pd.DataFrame) -> str:
@@ -585,39 +486,6 @@ def _value(value: Any) -> str:
     if pd.isna(value):
         return "none"
     return f"{value:g}" if pd.api.types.is_float(value) else str(value)
-
-
-def _wrapped(figure: Figure, text: str, size_pt: float, width_in: float, weight: str = "normal") -> str:
-    """Break a text at blanks, and words only if they must be, so that it fits a width; its own line breaks stay."""
-    measure = figure.text(0, 0, "", fontsize=size_pt, fontweight=weight)
-    renderer = style.renderer_of(figure)
-
-    def fits(line: str) -> bool:
-        measure.set_text(line)
-        return bool(measure.get_window_extent(renderer).width / figure.dpi <= width_in)
-
-    def pieces(paragraph: str) -> Iterator[str]:
-        for word in paragraph.split(" "):
-            rest = word
-            while len(rest) > 1 and not fits(rest):  # a path or the like: cut it where the line ends
-                end = next((end for end in range(len(rest) - 1, 1, -1) if fits(rest[:end])), 1)
-                yield rest[:end]
-                rest = rest[end:]
-            yield rest
-
-    lines = []
-    for paragraph in text.split("\n"):
-        line = ""
-        for word in pieces(paragraph):
-            longer = f"{line} {word}" if line else word
-            if line and not fits(longer):
-                lines.append(line.removesuffix(" ·"))
-                line = word if word != "·" else ""
-            else:
-                line = longer
-        lines.append(line)
-    measure.remove()
-    return "\n".join(lines)
 
 
 def _levels(table: pd.DataFrame) -> list[int]:

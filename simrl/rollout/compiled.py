@@ -11,7 +11,7 @@ import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numba
 
@@ -38,7 +38,7 @@ def _cache_folder() -> str:
 CACHE_FOLDER = _cache_folder()
 
 
-def compiled(function: Callable[..., Any], inline: str = "never") -> Callable[..., Any]:
+def compiled(function: Callable[..., Any], inline: Literal["never", "always"] = "never") -> Callable[..., Any]:
     """Compile *function* with numba, its machine code cached in :data:`CACHE_FOLDER`."""
     settings: Any = numba.config
     previous, settings.CACHE_DIR = settings.CACHE_DIR, CACHE_FOLDER

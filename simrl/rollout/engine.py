@@ -234,8 +234,8 @@ class Engine:
         """Start no iteration before *hold_until_ns*."""
         engine = self.state.engine
         engine["hold_until_ns"] = hold_until_ns
+        self._make_room_for_samples(hold_until_ns - int(engine["clock_ns"][0]))
         if not engine["in_flight"][0]:
-            self._make_room_for_samples(hold_until_ns - int(engine["clock_ns"][0]))
             stretch.pass_time(self.state, hold_until_ns)
 
     def drop_kv_in_place(self) -> None:

@@ -42,9 +42,9 @@ def stretch_end_ns(state: EngineState, iterations: int) -> int:
 
 @compiled
 def sample_until(state: EngineState, end_ns: int, running: int, waiting: int, used_blocks: int) -> None:
-    """Record the timeline samples that fall before *end_ns*."""
+    """Record the timeline samples that fall before *end_ns*, as far as there is room."""
     engine = state.engine[0]
-    while engine.next_sample_ns < end_ns:
+    while engine.next_sample_ns < end_ns and engine.samples < len(state.samples):
         row = state.samples[engine.samples]
         row.time_ns = engine.next_sample_ns
         row.running = running
@@ -287,6 +287,11 @@ def advance(state: EngineState, until_ns: int, single: bool) -> int:
         if engine.in_flight == 1:
             if engine.end_ns > until_ns:
                 return REACHED
+            if engine.next_sample_ns < engine.end_ns:  # begun with too little room for its samples
+                used_blocks = engine.usable_blocks - engine.free_blocks
+                sample_until(state, engine.end_ns, engine.running, engine.waiting, used_blocks)
+                if engine.next_sample_ns < engine.end_ns:
+                    return SAMPLES_FULL
             end_iteration(state)
             if engine.finished > 0:
                 return COMPLETED

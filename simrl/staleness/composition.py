@@ -77,16 +77,20 @@ def compose_rules(framework: FrameworkConfig) -> Rules:
     """Return the rules of *framework*."""
 
     def of_form(spec: dict[str, Any]) -> dict[str, Any]:
-        return spec[framework.form] if "article" in spec else spec  # type: ignore[no-any-return]
+        return spec[framework.form] if "article" in spec else spec
 
     admitting = build_rule("admission", of_form(framework.admission), ADMISSION)
     picking = build_rule("sampling", of_form(framework.sampling), SAMPLING)
     if type(picking) is type(admitting):  # one protocol that speaks at both ends has one memory
         picking = admitting
     rules = Rules(admitting, build_rule("cancellation", of_form(framework.cancellation), CANCELLATION), picking)
+    admission_rule = of_form(framework.admission)["rule"]
     for layer, rule in rules._asdict().items():
         if rule.control not in (ANY, admitting.control):
-            name = of_form(getattr(framework, layer))["rule"]
-            fellows = ", ".join(key for key, kind in {**ADMISSION, **CANCELLATION, **SAMPLING}.items() if kind.control == rule.control)
-            raise ConfigError(f"framework.{layer}.rule", name, f"cannot work with framework.admission.rule={of_form(framework.admission)['rule']}; combine it with {fellows}")
+            raise ConfigError(
+                f"framework.{layer}.rule",
+                of_form(getattr(framework, layer))["rule"],
+                f"cannot work with framework.admission.rule={admission_rule}: one counts {rule.control}, the other "
+                f"{admitting.control}; see the files in conf/framework for rules that go together",
+            )
     return rules

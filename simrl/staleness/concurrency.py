@@ -1,4 +1,4 @@
-"""prime-rl's adaptive cap on trajectories in flight: it grows while the engines are clear and shrinks when they are not.
+"""prime-rl's adaptive cap on trajectories in flight: it grows while the engines are clear, else it shrinks.
 
 ``src/prime_rl/orchestrator/concurrency.py`` (PrimeIntellect-ai/prime-rl, snapshot 2026-08-21).
 """
@@ -60,7 +60,7 @@ class AdaptiveConcurrency(Admission):
     kv_usage: str = "largest"
     """largest | mean: over the engines, what the cap looks at."""
     target_lag: int = 1
-    """Batches sent and not yet trained above which no trajectory is started (upstream's constant TARGET_LAG)."""
+    """Batches sent and not yet trained above which nothing is started and no batch sent (upstream's TARGET_LAG)."""
 
     def __post_init__(self) -> None:
         for key in ("min_inflight", "max_inflight", "initial_inflight", "seq_len"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Generator, Iterable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from simpy import Environment, Event
@@ -73,6 +73,10 @@ class EpisodeControl:
             self._work_off()
 
     def _poll(self) -> None:
+        self._give_up(self.orchestrator.poll(now_ns(self.env), self._readings()))
+
+    def _readings(self) -> list[EngineReading]:
+        """Return what the engines' metrics say now."""
         readings = []
         for instance in self.cluster.instances:
             engine = instance.look()
@@ -89,7 +93,7 @@ class EpisodeControl:
             )
             self._preemptions[instance.index] = preemptions
             readings.append(reading)
-        self._give_up(self.orchestrator.poll(now_ns(self.env), readings))
+        return readings
 
     def trajectory_finished(self, trajectory: int) -> None:
         """Take in a finished trajectory."""
@@ -139,7 +143,7 @@ class EpisodeControl:
         due_ns = self.orchestrator.next_pass_ns(now_ns(self.env))
         if due_ns is not None and due_ns != self._wake_ns:
             alarm = Alarm(self.env, due_ns - now_ns(self.env), DISPATCH)
-            alarm.callbacks.append(self._wake)
+            cast("list[Any]", alarm.callbacks).append(self._wake)
         self._wake_ns = due_ns
 
     def _wake(self, _: Event) -> None:

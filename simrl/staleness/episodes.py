@@ -28,12 +28,15 @@ WAKE_NS = NS_PER_S // 2
 IDLE_WAKE_NS = NS_PER_S // 10
 """... and how long if nothing is in flight."""
 VOID_BATCHES = 10
-"""Batches' worth of void groups on end at which the snapshot ends the run; later versions warn, as we do not even."""
+"""Batches' worth of void groups on end at which the snapshot ends the run; later versions go on, and so do we."""
 
 
 @dataclass(frozen=True)
 class OlderThanCollecting(Cancellation):
-    """L2: at a publish, groups older than *max_age* for the batch being collected; not all members have returned."""
+    """L2: at a publish, groups not all back and older than *max_age* for the batch being collected are given up.
+
+    (Orchestrator.publish does it: a batch may be collected that is ahead of the published version.)
+    """
 
     control: ClassVar[str] = EPISODES
 
@@ -48,7 +51,7 @@ class OlderThanCollecting(Cancellation):
 class FifoSink(Sampling):
     """L3: trajectories in the order their groups were complete; those older than *max_age* for their batch go.
 
-    Looked at when a group is complete and once after every batch that is sent.
+    Looked at when a group is complete and once after every batch that is sent (Sink does it).
     """
 
     control: ClassVar[str] = EPISODES
@@ -398,13 +401,18 @@ class Orchestrator:
         self._set_gate()
 
     def _set_gate(self) -> None:
-        self.gate_open = self.sink.step - 1 - self.version <= self._target_lag
+        self.gate_open = self._lead <= self._target_lag
+
+    @property
+    def _lead(self) -> int:
+        """Batches sent whose weights are not published yet."""
+        return self.sink.step - 1 - self.version
 
     def results(self) -> Iterator[Dropped | Sent]:
         """Work off what came from the dispatcher, until a batch has to wait for the trainer."""
         while not self.done:
             if self._held:
-                if self.version < self.sink.step - 2:
+                if self._lead > self._target_lag:
                     return
                 yield Sent(self.sink.step, self._held)
                 self._held = []

@@ -87,3 +87,18 @@ class RejectingBooks(JournalBooks):
         super().pick([group for group in groups if group.index not in self.rejected])
         for group in groups:
             self.ready.pop(group.index, None)
+
+
+class FilteringBooks(JournalBooks):
+    """A filtered group is dropped the moment it finishes."""
+
+    def __init__(self, env: Environment, tick_ns: int, groups_per_batch: int, group_size: int):
+        super().__init__(env, tick_ns, groups_per_batch, group_size)
+        self.filtered: set[int] = set()
+        """Groups whose result is, or will be, filtered out."""
+
+    def finish(self, group: Group) -> None:
+        """Drop it if it is filtered."""
+        super().finish(group)
+        if group.index in self.filtered:
+            self.drop(group)

@@ -25,8 +25,8 @@ def played_entries(script: dict[str, Any]) -> list[Entry]:
         "framework=trl",
         "framework.form=upstream",
         f"framework.eta={script['max_staleness']}",
-        f"+framework.admission.upstream.slots={script['cap']}",
-        f"+framework.admission.upstream.queue_maxsize={script['queue_maxsize']}",
+        f"framework.admission.upstream.slots={script['cap']}",
+        f"framework.admission.upstream.queue_maxsize={script['queue_maxsize']}",
     ).framework
     rules = compose_rules(framework)
     played = stage(framework, rules, script["B"], script["G"], script["durations"], tick_s=0.001)

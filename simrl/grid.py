@@ -1,0 +1,228 @@
+"""A sweep as a YAML file: named blocks, each a Cartesian grid of Hydra overrides.
+
+::
+
+    seeds: 4                      # seeds 0 to 3; or a list
+    shared: {versions: 10}        # for every block
+    blocks:
+      areal: {framework: areal, framework.eta: 0..5}
+      verl: {framework: [verl_drop, verl_wait], framework.warmup: 1..5, framework.eta: [1, 3..5]}
+
+A value is a scalar, a list of values or a range ``first..last``; a list inside a list is one value.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from hydra import initialize_config_dir
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError  # type: ignore[import-untyped] # what OmegaConf reads files with
+
+from simrl.compose import compose_point, config_folder, explain, typed
+from simrl.config import ConfigError, SimulationConfig
+from simrl.simulation import prepare
+
+KEYS = ("seeds", "shared", "blocks")
+RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)")
+BARE = re.compile(r"[A-Za-z0-9_./:+-]+")
+"""Text that Hydra's override grammar takes without quotes."""
+SEED_INTERPOLATION = re.compile(r"\$\{[^}]*seed")
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What a sweep file says."""
+
+    file: str
+    """Where it was read, for messages."""
+    seeds: tuple[int, ...]
+    shared: Mapping[str, Any]
+    """Override key -> value, list or range, for every block."""
+    blocks: Mapping[str, Mapping[str, Any]]
+    """Block -> the same for this block; a block's own value wins over a shared one."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run of a sweep."""
+
+    block: str
+    overrides: tuple[str, ...]
+    """Hydra overrides, ``key=value``; the seed stands last unless the sweep sets it itself."""
+
+
+def load_sweep(path: str | Path) -> Sweep:
+    """Read a sweep file.
+
+    Raises:
+        ConfigError: if the file is missing or says something that is no sweep.
+    """
+    file = str(path)
+    try:
+        content = OmegaConf.to_container(OmegaConf.load(path))
+    except OSError as error:
+        raise ConfigError("sweep", file, f"cannot be read ({error.strerror})") from error
+    except (YAMLError, OmegaConfBaseException) as error:
+        first = " ".join(str(error).split())
+        raise ConfigError("sweep", file, f"is no YAML ({first})") from error
+    return sweep_of(content, file)
+
+
+def sweep_of(content: Any, file: str) -> Sweep:
+    """Return the sweep that a file's *content* describes.
+
+    Raises:
+        ConfigError: for anything that is no sweep.
+    """
+    if not isinstance(content, dict):
+        raise ConfigError("sweep", file, f"must be a mapping with {', '.join(KEYS)}")
+    for key in content:
+        if key not in KEYS:
+            raise ConfigError(f"{file}: {key}", content[key], f"no such key; a sweep has {', '.join(KEYS)}")
+    shared, blocks = content.get("shared") or {}, content.get("blocks")
+    if not isinstance(blocks, dict) or not blocks:
+        raise ConfigError(f"{file}: blocks", blocks, "must be a mapping of at least one block")
+    for name, block in {"shared": shared, **{f"blocks.{key}": value for key, value in blocks.items()}}.items():
+        if not isinstance(block, dict):
+            raise ConfigError(f"{file}: {name}", block, "must be a mapping of override key to value, list or range")
+    return Sweep(file, seeds_of(content.get("seeds", 1), f"{file}: seeds"), shared, blocks)
+
+
+def seeds_of(value: Any, key: str = "seeds") -> tuple[int, ...]:
+    """Return the seeds that ``seeds:`` names: a number of them, a list or a range.
+
+    Raises:
+        ConfigError: if it names none, or something else.
+    """
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    seeds = list(range(value)) if whole else values_of(key, value)
+    if not seeds or any(not isinstance(seed, int) or isinstance(seed, bool) or seed < 0 for seed in seeds):
+        raise ConfigError(key, value, "must be how many (1 or more), a list of seeds or a range first..last")
+    return tuple(dict.fromkeys(seeds))
+
+
+def values_of(key: str, value: Any) -> list[Any]:
+    """Return the values that a grid's *value* stands for.
+
+    Raises:
+        ConfigError: for an empty list, a falling range or a mapping.
+    """
+    if isinstance(value, dict):
+        raise ConfigError(key, value, "is a mapping; write its keys with dots, one a line")
+    if isinstance(value, list):
+        if not value:
+            raise ConfigError(key, value, "is empty; give at least one value")
+        return [single for part in value for single in ([part] if isinstance(part, list) else values_of(key, part))]
+    match = RANGE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None:
+        return [value]
+    first, last = map(int, match.groups())
+    if last < first:
+        raise ConfigError(key, value, f"falls; write {last}..{first}")
+    return list(range(first, last + 1))
+
+
+def override_text(value: Any) -> str:
+    """Return a value in Hydra's override grammar."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return "[" + ",".join(override_text(part) for part in value) + "]"
+    text = str(value)
+    if BARE.fullmatch(text) or text.startswith("${"):
+        return text
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
+
+
+def force(sweep: Sweep, settings: Mapping[str, Any]) -> Sweep:
+    """Return *sweep* with *settings* in every block, whatever the block says itself."""
+    blocks = {
+        name: {key: value for key, value in block.items() if key not in settings}
+        for name, block in sweep.blocks.items()
+    }
+    return replace(sweep, shared={**sweep.shared, **settings}, blocks=blocks)
+
+
+def expand(sweep: Sweep) -> list[Point]:
+    """Return the points of a sweep: blocks in order, within a block the last key runs fastest, the seed faster still.
+
+    Raises:
+        ConfigError: for a value that is none, one line that names file, key, value and mend.
+    """
+    points: list[Point] = []
+    for name, block in sweep.blocks.items():
+        grid = {**sweep.shared, **block}
+        grid.setdefault("seed", list(sweep.seeds))
+        axes = []
+        for key, value in grid.items():
+            where = f"{sweep.file}: blocks.{name}.{key}" if key in block else f"{sweep.file}: shared.{key}"
+            axes.append([f"{key}={override_text(single)}" for single in values_of(where, value)])
+        points += [Point(name, overrides) for overrides in product(*axes)]
+    return list(dict.fromkeys(points))
+
+
+def configurations(points: Sequence[Point], file: str = "sweep") -> list[SimulationConfig]:
+    """Return every point's checked configuration; nothing runs before all of them hold.
+
+    Points that choose the same options share one composition, and points that differ in the seed alone one typed
+    configuration (unless something in it is computed from the seed).
+
+    Raises:
+        ConfigError: for the first point that cannot be simulated.
+    """
+    bases: dict[tuple[str, ...], DictConfig] = {}
+    seedless: dict[tuple[str, ...], SimulationConfig | None] = {}
+    out = []
+    read_traces = set()
+    with initialize_config_dir(config_folder(), version_base="1.3"):
+        for point in points:
+            try:
+                config = _configuration(point.overrides, bases, seedless)
+                trace = config.workload.path if config.workload.law == "trace" else None
+                if trace is None or (trace, config.seed) not in read_traces:
+                    prepare(config)
+                    read_traces.add((trace, config.seed))
+            except (ConfigError, HydraException, OmegaConfBaseException) as error:
+                raise ConfigError(f"{file}: block", point.block, f"{explain(error)} ({_shown(point)})") from error
+            out.append(config)
+    return out
+
+
+def _configuration(
+    overrides: tuple[str, ...],
+    bases: dict[tuple[str, ...], DictConfig],
+    seedless: dict[tuple[str, ...], SimulationConfig | None],
+) -> SimulationConfig:
+    """Compose one point, or take another seed's configuration."""
+    rest, seed = _without_seed(overrides)
+    known = seedless.get(rest)
+    if known is not None and seed is not None:
+        return replace(known, seed=seed)
+    composed = compose_point(list(overrides), bases)
+    config = typed(composed)
+    if rest not in seedless:
+        text = str(OmegaConf.to_container(composed, resolve=False))
+        seedless[rest] = None if SEED_INTERPOLATION.search(text) else config
+    return config
+
+
+def _without_seed(overrides: Iterable[str]) -> tuple[tuple[str, ...], int | None]:
+    """Return the overrides without the seed's, and the seed if it is a plain number."""
+    rest = tuple(override for override in overrides if not override.startswith("seed="))
+    seeds = [override.removeprefix("seed=") for override in overrides if override.startswith("seed=")]
+    return rest, int(seeds[0]) if len(seeds) == 1 and seeds[0].isdecimal() else None
+
+
+def _shown(point: Point) -> str:
+    return " ".join(point.overrides)

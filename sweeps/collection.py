@@ -1,0 +1,58 @@
+"""A finished sweep's tables: one row per run, and its trained tokens by staleness."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from simrl.grid import Point
+from simrl.plots.tables import ArticleTables
+from simrl.results import BATCHES, SUMMARY, write_parquet
+from simrl.run import Outcome
+
+SWEEP, LEVELS = "sweep.parquet", "levels.parquet"
+
+
+def collect(points: Sequence[Point], outcomes: Sequence[Outcome], folder: Path, runs: Path) -> ArticleTables:
+    """Write sweep.parquet and levels.parquet of the runs that finished into *folder*; return them.
+
+    A run that stands in several blocks gets one row, under the first of them. Tables that already hold these very
+    runs are read, not made again: a run's id stands for its content.
+
+    Raises:
+        ValueError: if no run finished.
+    """
+    blocks: dict[str, str] = {}
+    for point, outcome in zip(points, outcomes, strict=True):
+        if outcome.state == "ok":
+            blocks.setdefault(outcome.run_id, point.block)
+    if not blocks:
+        raise ValueError("no run finished: there is nothing to collect")
+    if not _holds(folder, blocks):
+        rows, levels = [], []
+        for run_id in blocks:
+            rows.append(pq.read_table(runs / run_id / SUMMARY))
+            batches = pq.read_table(runs / run_id / BATCHES, columns=["staleness", "tokens"])
+            level = batches.group_by("staleness").aggregate([("tokens", "sum")]).sort_by("staleness")
+            names = pa.array([run_id] * len(level))
+            levels.append(pa.table([names, level["staleness"], level["tokens_sum"]], ["run_id", "staleness", "tokens"]))
+        summary = pa.concat_tables(rows, promote_options="default")
+        summary = summary.append_column("block", pa.array(list(blocks.values())))
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in ((LEVELS, pa.concat_tables(levels)), (SWEEP, summary)):
+            aside = folder / f".{name}.part"
+            write_parquet(content, aside)
+            aside.replace(folder / name)
+    return ArticleTables(pd.read_parquet(folder / SWEEP), pd.read_parquet(folder / LEVELS), runs)
+
+
+def _holds(folder: Path, blocks: dict[str, str]) -> bool:
+    """Return whether *folder*'s tables hold exactly these runs under these blocks."""
+    if not ((folder / SWEEP).exists() and (folder / LEVELS).exists()):
+        return False
+    there = pq.read_table(folder / SWEEP, columns=["run_id", "block"]).to_pydict()
+    return list(zip(there["run_id"], there["block"], strict=True)) == list(blocks.items())

@@ -1,0 +1,30 @@
+"""The comparison in one screen of text."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from sweeps.comparison import tally
+
+
+def summary_text(comparison: pd.DataFrame, conclusions: pd.DataFrame, loads: int) -> str:
+    """Return the summary per section, and how the conclusions fare.
+
+    Args:
+        comparison: every published value beside ours.
+        conclusions: the article's conclusions.
+        loads: how many loads (seeds) ours are taken over.
+    """
+    lines = [
+        f"The article's published values beside ours, {loads} load{'s' if loads > 1 else ''}:",
+        "",
+        f"  {'section':<24}{'within':>7}{'of':>6}   mean error of throughputs",
+    ]
+    for row in tally(comparison).to_dict("records"):
+        error = f"{row['throughput_error']:.1%} over {row['throughputs']}" if row["throughputs"] else ""
+        lines.append(f"  {row['section']:<24}{row['within']:>7}{row['values']:>6}   {error}".rstrip())
+    judged = conclusions[conclusions["loads"] > 0]
+    always = int((judged["share"] == 1).sum())
+    most = int((judged["share"] > 0.5).sum())
+    lines += ["", f"  conclusions: {len(judged)} judged; {always} hold on every load, {most} on more than half"]
+    return "\n".join(lines)

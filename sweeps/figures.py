@@ -1,0 +1,123 @@
+"""Draw the article's figures in worker processes; a figure whose inputs did not change is not drawn again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from multiprocessing import get_context
+from pathlib import Path
+
+import pandas as pd
+
+from simrl.plots.tables import ArticleTables
+from simrl.progress import Progress
+from simrl.sweep import say
+from sweeps.collection import LEVELS, SWEEP
+
+DIGEST = ".drawn.json"
+"""Figure -> digest of what it was drawn from, or null if there was nothing to draw."""
+
+
+def inputs_digest(tables: ArticleTables) -> str:
+    """Return a digest of everything a figure depends on: the rows, which name their records, and the drawing code."""
+    digest = hashlib.sha256()
+    for library in ("matplotlib", "seaborn", "pandas"):
+        digest.update(version(library).encode())
+    import simrl.plots as package  # noqa: PLC0415
+
+    for source in sorted(Path(str(package.__file__)).parent.rglob("*.py")):
+        digest.update(source.name.encode() + source.read_bytes())
+    for run_id, block in zip(tables.summary["run_id"], tables.summary["block"], strict=True):
+        digest.update(f"{run_id} {block}\n".encode())
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The figures of a sweep."""
+
+    figures: Mapping[str, Path]
+    """Figure -> its PNG, in the article's order; those with nothing to draw left out."""
+    failed: Sequence[str]
+    """Figures that could not be drawn."""
+
+
+def draw_figures(tables: ArticleTables, folder: Path, workers: int) -> Drawn:
+    """Draw every figure the tables have runs for as PNG and SVG.
+
+    Args:
+        tables: the sweep's tables, as *folder* holds them.
+        folder: the sweep's folder; figures go to its figures/.
+        workers: processes.
+    """
+    target = folder / "figures"
+    digest = inputs_digest(tables)
+    drawn: dict[str, str | None] = _drawn_before(target)
+    order: list[str] = list(drawn)
+    if not _all_there(target, drawn, digest):
+        from simrl.plots.article import FIGURES  # noqa: PLC0415 - loads matplotlib and seaborn, two seconds
+
+        order = list(FIGURES)
+        wanted = [name for name in order if not _there(target, name, drawn.get(name), digest)]
+        target.mkdir(parents=True, exist_ok=True)
+        progress = Progress("figures", len(wanted))
+        drawn = {name: drawn.get(name) for name in order}
+        with ProcessPoolExecutor(min(workers, len(wanted)), mp_context=get_context("spawn")) as pool:
+            jobs = {pool.submit(draw, name, folder, tables.runs): name for name in wanted}
+            for job in as_completed(jobs):
+                name = jobs[job]
+                try:
+                    drawn[name] = digest if job.result() else f"nothing {digest}"
+                except Exception as error:  # a figure's trouble must not cost the tables
+                    drawn[name] = None
+                    say(f"figure {name} failed: {type(error).__name__}: {error}")
+                progress.step(failed=drawn[name] is None)
+        progress.end()
+        aside = target / f"{DIGEST}.{os.getpid()}"
+        aside.write_text(json.dumps(drawn, indent=1))
+        aside.replace(target / DIGEST)
+    figures = {name: target / f"{name}.png" for name in order if drawn[name] == digest}
+    return Drawn(figures, [name for name in order if drawn[name] is None])
+
+
+def _drawn_before(target: Path) -> dict[str, str | None]:
+    try:
+        return dict(json.loads((target / DIGEST).read_text()))
+    except (OSError, ValueError):
+        return {}
+
+
+def _there(target: Path, name: str, drawn: str | None, digest: str) -> bool:
+    """Return whether a figure was drawn, or found to have nothing to draw, from these very inputs."""
+    files = all((target / f"{name}.{kind}").exists() for kind in ("png", "svg"))
+    return drawn == f"nothing {digest}" or (drawn == digest and files)
+
+
+def _all_there(target: Path, drawn: Mapping[str, str | None], digest: str) -> bool:
+    return bool(drawn) and all(_there(target, name, of, digest) for name, of in drawn.items())
+
+
+@cache
+def _tables(folder: Path, runs: Path) -> ArticleTables:
+    """Read the tables once per worker."""
+    return ArticleTables(pd.read_parquet(folder / SWEEP), pd.read_parquet(folder / LEVELS), runs)
+
+
+def draw(name: str, folder: Path, runs: Path) -> bool:
+    """Draw one figure; a worker's whole work. Return whether there was something to draw."""
+    from simrl.plots.article import FIGURES  # noqa: PLC0415
+    from simrl.plots.selection import NothingToDrawError  # noqa: PLC0415
+    from simrl.plots.style import save  # noqa: PLC0415
+
+    try:
+        figure = FIGURES[name](_tables(folder, runs))
+    except NothingToDrawError:
+        return False
+    save(figure, folder / "figures" / f"{name}.png", svg=True)
+    return True

@@ -1,0 +1,153 @@
+"""Running points in worker processes: each run once, in order, whoever dies."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+import simrl.pool
+import simrl.run
+from simrl.config import ConfigError
+from simrl.grid import Point, expand, sweep_of
+from simrl.pool import compute, run_points
+from simrl.progress import Progress, clock_text
+from simrl.run import Outcome
+
+SMALL = {"versions": 2, "groups_per_batch": 4, "workload.mean_response_tokens": 1000}
+VICTIM = 1
+
+
+def small_points(seeds: int = 2, blocks: dict[str, dict[str, object]] | None = None) -> list[Point]:
+    """Return points of runs that take a few milliseconds."""
+    blocks = blocks or {"a": {"framework": ["areal", "trl"]}}
+    return expand(sweep_of({"seeds": seeds, "shared": SMALL, "blocks": blocks}, "small.yaml"))
+
+
+def parquet_bytes(outcomes: list[Outcome]) -> dict[str, bytes]:
+    """Return every result file of the runs."""
+    return {f"{o.run_id}/{file.name}": file.read_bytes() for o in outcomes for file in o.folder.glob("*.parquet")}
+
+
+def kill_victim(job: simrl.pool.Job) -> Outcome:
+    """Compute a run; the victim's process is killed as an out-of-memory killer would."""
+    if job.config.seed == VICTIM:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return compute(job)
+
+
+def fail_victim(job: simrl.pool.Job) -> Outcome:
+    """Compute a run; in the victim's simulation an exception is raised, and around another run the disk is full."""
+
+    def explode(_: object) -> None:
+        raise RuntimeError("boom")
+
+    if job.config.seed == VICTIM + 1:
+        raise OSError(28, "No space left on device")
+    kept = simrl.run.simulate
+    if job.config.seed == VICTIM:
+        simrl.run.simulate = explode  # type: ignore[assignment]
+    try:
+        return compute(job)
+    finally:
+        simrl.run.simulate = kept
+
+
+def test_results_come_in_the_order_of_the_points_and_do_not_depend_on_workers(tmp_path: Path) -> None:
+    """One worker and two leave the same bytes and give the same order."""
+    points = small_points()
+    alone = run_points(points, tmp_path / "one", workers=1)
+    together = run_points(points, tmp_path / "two", workers=2)
+    assert [outcome.run_id for outcome in alone] == [outcome.run_id for outcome in together]
+    assert [outcome.run_id.split("-")[0] for outcome in alone] == ["areal", "areal", "trl", "trl"]
+    assert parquet_bytes(alone) == parquet_bytes(together) != {}
+
+
+def test_a_run_in_two_blocks_is_computed_once_and_a_cached_one_never(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Equal points of different blocks share a run; a second call starts no worker, one deleted run only its own."""
+    twice: dict[str, dict[str, object]] = {"a": {"framework": "areal"}, "b": {"framework": "areal", "framework.eta": 1}}
+    points = small_points(blocks=twice)
+    first = run_points(points, tmp_path, workers=1)
+    assert [outcome.run_id for outcome in first] == [first[0].run_id, first[1].run_id] * 2
+    assert len(list((tmp_path / "runs").iterdir())) == 2
+    (first[1].folder / "status.json").unlink()
+    again = run_points(points, tmp_path, workers=1)
+    assert [outcome.cached for outcome in again] == [True, False, True, False]
+    assert "1 of 1 runs" in capfd.readouterr().err
+    monkeypatch.setattr(simrl.pool, "ProcessPoolExecutor", None)
+    assert all(outcome.cached for outcome in run_points(points, tmp_path))
+
+
+def test_a_dead_worker_costs_its_run_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A killed worker's run is marked failed in its status.json, the others finish, a second call mends it."""
+    monkeypatch.setattr(simrl.pool, "compute", kill_victim)
+    points = small_points(seeds=3, blocks={"a": {"framework": "areal"}})
+    outcomes = run_points(points, tmp_path, workers=1)
+    assert [outcome.state for outcome in outcomes] == ["ok", "failed", "ok"]
+    status = json.loads((outcomes[VICTIM].folder / "status.json").read_text())
+    assert status["state"] == "failed"
+    assert "killed" in status["error"]
+    monkeypatch.setattr(simrl.pool, "compute", compute)
+    assert [outcome.cached for outcome in run_points(points, tmp_path, workers=1)] == [True, False, True]
+
+
+def test_a_failing_run_is_recorded_and_the_rest_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An exception stands in status.json with its traceback, one outside the simulation as well."""
+    monkeypatch.setattr(simrl.pool, "compute", fail_victim)
+    outcomes = run_points(small_points(seeds=4, blocks={"a": {"framework": "areal"}}), tmp_path, workers=1)
+    assert [outcome.state for outcome in outcomes] == ["ok", "failed", "failed", "ok"]
+    assert "boom" in json.loads((outcomes[VICTIM].folder / "status.json").read_text())["traceback"]
+    assert "No space left" in json.loads((outcomes[VICTIM + 1].folder / "status.json").read_text())["error"]
+
+
+def test_a_bad_point_stops_the_sweep_before_anything_is_written(tmp_path: Path) -> None:
+    """Bad input leaves no file and no folder."""
+    points = small_points(blocks={"good": {"framework": "areal"}, "bad": {"framework.etta": 1}})
+    with pytest.raises(ConfigError, match="block=bad"):
+        run_points(points, tmp_path / "out", file="small.yaml")
+    assert not (tmp_path / "out").exists()
+
+
+def test_many_cached_runs_are_told_in_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand points whose results are there take under three seconds of CPU, without composing anything."""
+    points = small_points(seeds=1000, blocks={"a": {"framework": "areal"}})
+    ids = {" ".join(point.overrides): f"areal-seed{number}" for number, point in enumerate(points)}
+    for run_id in ids.values():
+        (tmp_path / "runs" / run_id).mkdir(parents=True)
+        (tmp_path / "runs" / run_id / "status.json").write_text('{"state": "ok"}')
+    monkeypatch.setattr(simrl.pool, "recall", lambda _: ids)
+    started = time.process_time()
+    outcomes = run_points(points, tmp_path)
+    assert time.process_time() - started < 3
+    assert [outcome.run_id for outcome in outcomes] == list(ids.values())
+
+
+def test_what_is_remembered_ends_with_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Remembered ids hold for one state of code and configuration; points that read other files are not remembered."""
+    import simrl.point_ids
+
+    point = Point("a", ("framework=areal", "seed=0"))
+    trace = Point("a", ("workload=trace", "workload.path=x.csv"))
+    simrl.point_ids.remember(tmp_path, {}, [(point, "areal-1"), (trace, "areal-2")])
+    assert simrl.point_ids.recall(tmp_path) == {"framework=areal seed=0": "areal-1"}
+    monkeypatch.setattr(simrl.point_ids, "code_digest", lambda: "edited")
+    assert simrl.point_ids.recall(tmp_path) == {}
+
+
+def test_progress_tells_counts_and_an_estimate() -> None:
+    """Elsewhere than on a terminal a line is written now and then, and one at the end."""
+    stream = io.StringIO()
+    progress = Progress("runs", 4, stream)
+    progress.step()
+    progress.step(failed=True)
+    assert "2 of 4 runs, 1 failed, about 10 s left" in progress.line(progress.started_s + 10)
+    progress.end(" (3 were there before)")
+    assert stream.getvalue().endswith("(3 were there before)\n")
+    assert [clock_text(seconds) for seconds in (8, 200, 7500)] == ["8 s", "3 min 20 s", "2 h 5 min"]
