@@ -30,6 +30,8 @@ IN_FLIGHT_PER_WORKER = 2
 """Runs handed out at once: enough to keep workers busy, few enough to find the one that killed its worker."""
 DIED = "WorkerDiedError: the process that ran it was killed (out of memory, or a crash in native code)"
 
+EDITED = "CodeChangedError: simrl's files were edited while the sweep ran, so this run is another one; start it again"
+
 
 @dataclass(frozen=True)
 class Job:
@@ -53,7 +55,12 @@ def compute(job: Job) -> Outcome:
         "config.yaml": safe_dump(plain(job.config), sort_keys=False),
         "overrides.yaml": safe_dump(list(job.overrides)),
     }
-    return run(job.config, job.output_dir, resume=job.resume, hydra_files=files)
+    outcome = run(job.config, job.output_dir, resume=job.resume, hydra_files=files)
+    return (
+        outcome
+        if outcome.run_id == job.folder.name
+        else Outcome(job.folder.name, job.folder, "failed", cached=False, error=EDITED)
+    )
 
 
 def run_points(

@@ -14,7 +14,7 @@ import pytest
 import simrl.pool
 import simrl.run
 from simrl.config import ConfigError
-from simrl.grid import Point, expand, sweep_of
+from simrl.grid import Point, configurations, expand, sweep_of
 from simrl.pool import compute, run_points
 from simrl.progress import Progress, clock_text
 from simrl.run import Outcome
@@ -105,6 +105,16 @@ def test_a_failing_run_is_recorded_and_the_rest_goes_on(tmp_path: Path, monkeypa
     assert [outcome.state for outcome in outcomes] == ["ok", "failed", "failed", "ok"]
     assert "boom" in json.loads((outcomes[VICTIM].folder / "status.json").read_text())["traceback"]
     assert "No space left" in json.loads((outcomes[VICTIM + 1].folder / "status.json").read_text())["error"]
+
+
+def test_code_edited_under_a_running_sweep_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that loaded other code than the sweep began with makes another run; the sweep's own counts as failed."""
+    point = small_points(seeds=1, blocks={"a": {"framework": "areal"}})
+    job = simrl.pool.Job(configurations(point)[0], point[0].overrides, tmp_path, True, tmp_path / "runs" / "areal-old")
+    monkeypatch.setattr(simrl.run, "simulate", lambda _: None)
+    outcome = compute(job)
+    assert (outcome.run_id, outcome.state) == ("areal-old", "failed")
+    assert "edited" in str(outcome.error)
 
 
 def test_a_bad_point_stops_the_sweep_before_anything_is_written(tmp_path: Path) -> None:
