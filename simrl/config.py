@@ -174,9 +174,9 @@ class WorkloadConfig:
     """Mean response after the cap, tokens."""
     max_response_tokens: int = 38912
     """Cap on the response, tokens."""
-    sigma_between_groups: float = 0.624
+    sigma_between_groups: float = 0.592
     """Standard deviation of the log response between prompts."""
-    sigma_within_group: float = 0.356
+    sigma_within_group: float = 0.363
     """Standard deviation of the log response among the members of one group."""
     prompt_median_tokens: float = 150.0
     prompt_sigma: float = 0.4

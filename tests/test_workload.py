@@ -142,10 +142,10 @@ def test_group_members_are_correlated():
     """Log lengths correlate within a group as the two sigmas say, and not between groups."""
     config = WorkloadConfig(name="x", law="lognormal", max_response_tokens=10**9)
     log = np.log(responses(build(config), 20_000))
-    between, within = 0.624**2, 0.356**2
+    between, within = config.sigma_between_groups**2, config.sigma_within_group**2
     assert np.corrcoef(log[:, 0], log[:, 1])[0, 1] == pytest.approx(between / (between + within), abs=0.02)
     assert np.corrcoef(log[:-1, 0], log[1:, 1])[0, 1] == pytest.approx(0, abs=0.03)
-    assert log.std() == pytest.approx(np.hypot(0.624, 0.356), rel=0.02)
+    assert log.std() == pytest.approx(np.sqrt(between + within), rel=0.02)
 
 
 def test_no_spread_gives_the_mean():
