@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import difflib
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -93,11 +93,7 @@ def choices(config: SimulationConfig) -> dict[str, str]:
 
 def plain(config: SimulationConfig) -> dict[str, Any]:
     """Return the configuration as plain nested values, the basis of a run's identity."""
-    out: dict[str, Any] = {}
-    for field in fields(config):
-        value = getattr(config, field.name)
-        out[field.name] = OmegaConf.to_container(OmegaConf.structured(value)) if field.name in GROUPS else value
-    return out
+    return dataclasses.asdict(config)
 
 
 def explain(error: Exception) -> str:

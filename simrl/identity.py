@@ -13,7 +13,19 @@ from simrl.compose import plain
 from simrl.config import SimulationConfig
 
 # Parts of the package that read results but do not make them.
-READERS = ("plots", "__main__.py", "sweep.py", "report.py", "tables.py")
+READERS = (
+    "plots",
+    "__main__.py",
+    "calibrate.py",
+    "grid.py",
+    "mechanism_table.py",
+    "point_ids.py",
+    "pool.py",
+    "preflight.py",
+    "progress.py",
+    "report.py",
+    "sweep.py",
+)
 
 
 @cache
