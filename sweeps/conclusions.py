@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from simrl.plots.throughput import t_interval
+from simrl.plots.bar_table import t_interval
 from sweeps.loads import Load, Run
 from sweeps.measures import SCANNED, flat_from_cap_3
 

@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 
 from simrl.compose import plain
 from simrl.plots import article, layout, style
+from simrl.plots.bar_table import bar_table, t_interval
 from simrl.plots.batch_staleness import batch_staleness
 from simrl.plots.control_table import cells_of, draw_table, rule_words
 from simrl.plots.drop_against_wait import best_by_staleness
@@ -26,7 +27,6 @@ from simrl.plots.pareto import configurations, on_front
 from simrl.plots.selection import NothingToDrawError, over_seeds, scans, workload_config
 from simrl.plots.staleness_bounds import bounds_table
 from simrl.plots.tables import ArticleTables
-from simrl.plots.throughput import bar_table, t_interval
 from simrl.plots.timeline import timeline, totals
 from simrl.plots.trl_against_verl import capped_runs
 from simrl.plots.under_cap import best_under_cap

@@ -14,7 +14,8 @@ import pytest
 from matplotlib.text import Annotation
 
 from simrl.plots import style
-from simrl.plots.throughput import bar_table, t_interval, t_quantile_975, throughput_bars
+from simrl.plots.bar_table import bar_table, t_interval, t_quantile_975
+from simrl.plots.throughput import throughput_bars
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ import pandas as pd
 
 from simrl.config import WorkloadConfig
 from simrl.plots import style
-from simrl.plots.throughput import t_interval
+from simrl.plots.bar_table import t_interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
