@@ -120,17 +120,15 @@ class Engine:
         Raises:
             StuckError: if requests are left that can never be scheduled.
         """
-        self._make_room_for_samples()
-        stretch.save(self.state, self._saved)
-        while True:
-            outcome = stretch.advance(self.state, NEVER_NS, self._single)
-            if outcome != stretch.SAMPLES_FULL:
-                break
+        outcome, end_ns = stretch.save_and_advance(self.state, self._saved, self._single)
+        while outcome == stretch.SAMPLES_FULL:
             self.state = with_more_samples(self.state)
+            outcome = stretch.advance(self.state, NEVER_NS, self._single)
+            end_ns = int(self.state.engine["end_ns"][0])
         if outcome == stretch.STUCK:
             raise StuckError(f"{len(self._slots)} requests, none can be scheduled")
         self._ahead = True
-        self.due_ns = None if outcome == stretch.IDLE else int(self.state.engine["end_ns"][0])
+        self.due_ns = None if outcome == stretch.IDLE else end_ns
         return self.due_ns
 
     def catch_up(self, now_ns: int) -> None:

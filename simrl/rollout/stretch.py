@@ -335,3 +335,14 @@ def save(state: EngineState, copy: EngineState) -> None:
             slot = state.running[place]
             blocks = state.requests[slot].blocks
             copy.block_table[slot, :blocks] = state.block_table[slot, :blocks]
+
+
+@compiled
+def save_and_advance(state: EngineState, copy: EngineState, single: bool) -> tuple[int, int]:
+    """Save *state*, then run to the next completion; return why it stopped and when the last iteration ended.
+
+    One call, since handing two states to compiled code costs as much as a short stretch.
+    """
+    save(state, copy)
+    outcome = advance(state, NEVER_NS, single)
+    return outcome, state.engine[0].end_ns

@@ -7,7 +7,7 @@ from simpy import Environment, Event
 from simrl.clock import now_ns
 from simrl.records import DROPPED_L2, DROPPED_L3, NONE, TRAINED, TrajectoryLog
 from simrl.rollout.cluster import Cluster
-from simrl.staleness.books import CANCELLED, READY, RUNNING, Books, Group
+from simrl.staleness.books import RUNNING, Books, Group
 from simrl.staleness.composition import Rules
 from simrl.staleness.rule import Rule
 from simrl.workload import Workload
@@ -124,8 +124,6 @@ class Control:
     def waiting_picture(self) -> str:
         """Return one line a party: who waits for what (for a deadlock's report)."""
         books = self.books
-        states = dict.fromkeys((RUNNING, READY, CANCELLED), 0)
-        states[RUNNING], states[READY], states[CANCELLED] = len(books.running), len(books.ready), books.cancelled
         lines = [
             f"trainer: at version {books.version}, "
             + ("waits for a batch" if books.waiting_for_batch else "is not waiting for a batch")
