@@ -10,6 +10,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from operator import itemgetter
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,6 +21,7 @@ from simrl.rollout.state import (
     FREE,
     NEVER_NS,
     PAUSED_NEW,
+    REQUEST,
     UNPAUSED,
     EngineState,
     new_state,
@@ -47,16 +50,19 @@ class EngineOptions:
     sample_every_ns: int = NEVER_NS
 
 
-@dataclass(frozen=True)
-class Finished:
+class Finished(NamedTuple):
     """A request that ended on its own."""
 
-    trajectory: int
     finish_ns: int
+    trajectory: int
     first_token_ns: int
     first_version: int
     preemptions: int
     reprefill_tokens: int
+
+
+# A whole record read at once is several times faster than field by field.
+FINISHED_FIELDS = itemgetter(*((REQUEST.names or ()).index(name) for name in Finished._fields[1:]))
 
 
 class StuckError(RuntimeError):
@@ -169,20 +175,13 @@ class Engine:
         if count:
             finish_ns = int(state.engine["end_ns"][0])
             state.engine["finished"] = 0
+            status = state.requests["status"]
             for slot in state.finished[:count].tolist():
-                request = state.requests[slot]
-                trajectory = int(request["trajectory"])
-                request["status"] = FREE
-                del self._slots[trajectory]
+                status[slot] = FREE
+                finished = Finished(finish_ns, *FINISHED_FIELDS(state.requests[slot].item()))
+                del self._slots[finished.trajectory]
                 self._free_slots.append(slot)
-                yield Finished(
-                    trajectory=trajectory,
-                    finish_ns=finish_ns,
-                    first_token_ns=int(request["first_token_ns"]),
-                    first_version=int(request["first_version"]),
-                    preemptions=int(request["preemptions"]),
-                    reprefill_tokens=int(request["reprefill_tokens"]),
-                )
+                yield finished
 
     def submit(
         self, trajectory: int, prompt_tokens: int, target_tokens: int, prefix_key: int, prefix_tokens: int
