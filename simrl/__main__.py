@@ -77,6 +77,9 @@ def main(argv: list[str] | None = None) -> None:
     except (ConfigError, HydraException, OmegaConfBaseException) as error:
         print(f"simrl: {explain(error)}", file=sys.stderr)
         sys.exit(BAD_INPUT)
+    except OSError as error:
+        print(f"simrl: cannot write results: {error}; choose another output_dir", file=sys.stderr)
+        sys.exit(BAD_INPUT)
 
 
 if __name__ == "__main__":

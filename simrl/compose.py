@@ -152,9 +152,12 @@ def unknown_key(config: DictConfig, override: str) -> ConfigError:
     """Return the error for a key that no group has, with the nearest ones that exist."""
     key, _, value = override.partition("=")
     known = [name for name, _ in leaves(config)]
-    near = difflib.get_close_matches(key, known, n=3, cutoff=0.5) or [
-        name for name in known if name.startswith(key.split(".", maxsplit=1)[0] + ".")
-    ]
+    namesakes = [name for name in known if name.rpartition(".")[2] == key.rpartition(".")[2]]
+    near = (
+        namesakes
+        or difflib.get_close_matches(key, known, n=3, cutoff=0.5)
+        or [name for name in known if name.startswith(key.split(".", maxsplit=1)[0] + ".")]
+    )
     return ConfigError(key, value, f"no such key; nearest: {', '.join(near[:8]) or ', '.join(known[:8])}")
 
 

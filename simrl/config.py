@@ -222,6 +222,8 @@ class WorkloadConfig:
                 raise ConfigError(f"workload.{key}", bounds, "must be [least, largest] with 1 <= least <= largest")
         if any(not 1 <= batch <= self.batches for batch in self.slow_batches):
             raise ConfigError("workload.slow_batches", self.slow_batches, f"must lie in 1..{self.batches}")
+        if self.law != "trace" and self.path:
+            raise ConfigError("workload.path", self.path, f"law {self.law} reads no file; choose workload=trace")
         if self.law == "trace" and not self.path:
             raise ConfigError("workload.path", self.path, "name the trace file: a .jsonl, .csv or .parquet file")
 
@@ -401,5 +403,7 @@ class SimulationConfig:
 
     def __post_init__(self) -> None:
         at_least("seed", self.seed, 0)
+        if self.seed >= 1 << 62:
+            raise ConfigError("seed", self.seed, "must be below 2^62, the largest the tables hold")
         for key in ("versions", "groups_per_batch", "group_size"):
             at_least(key, getattr(self, key), 1)

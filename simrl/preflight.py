@@ -21,11 +21,6 @@ def check_points(overrides: list[str], config_dir: str | None = None) -> int:
     with initialize_config_dir(config_folder(), version_base="1.3"):
         points = points_of(overrides)
         bases: dict[tuple[str, ...], DictConfig] = {}
-        checked = set()
         for point in points:
-            config = typed(compose_point([*search, *point], bases))
-            key = repr((config.workload, config.seed))
-            if config.workload.law != "trace" or key not in checked:
-                prepare(config)
-            checked.add(key)
+            prepare(typed(compose_point([*search, *point], bases)))
     return len(points)

@@ -247,11 +247,12 @@ def write_status(folder: Path, **content: Any) -> None:
 
 
 def read_status(folder: Path) -> dict[str, Any] | None:
-    """Return a run's status, or None if the folder holds no whole run."""
+    """Return a run's status, or None if the folder holds no whole run (missing or damaged)."""
     try:
-        return json.loads((folder / STATUS).read_text())  # type: ignore[no-any-return]
-    except FileNotFoundError:
+        status: dict[str, Any] = json.loads((folder / STATUS).read_text())
+    except (FileNotFoundError, json.JSONDecodeError):
         return None
+    return None if status.get("state") == "ok" and not (folder / SUMMARY).is_file() else status
 
 
 def read_summary(folder: Path) -> dict[str, Any]:

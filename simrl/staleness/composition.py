@@ -84,6 +84,12 @@ def compose_rules(framework: FrameworkConfig) -> Rules:
     if type(picking) is type(admitting):  # one protocol that speaks at both ends has one memory
         picking = admitting
     rules = Rules(admitting, build_rule("cancellation", of_form(framework.cancellation), CANCELLATION), picking)
+    for layer, rule in rules._asdict().items():
+        eta = getattr(rule, "eta", framework.eta)
+        if eta != framework.eta:  # deadlines and reservations mean one eta at both ends
+            raise ConfigError(
+                f"framework.{layer}.eta", eta, f"must be framework.eta ({framework.eta}); set that instead"
+            )
     admission_rule = of_form(framework.admission)["rule"]
     for layer, rule in rules._asdict().items():
         if rule.control not in (ANY, admitting.control):
