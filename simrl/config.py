@@ -277,7 +277,11 @@ class FrameworkConfig:
     def strict_bound(self) -> int | None:
         """Largest staleness the framework promises, versions; None if it promises none."""
         offset = self.bound_offset if self.form == "article" else self.upstream_bound_offset
-        return None if offset is None else self.eta + offset
+        if offset is None:
+            return None
+        sampling = self.sampling[self.form] if "article" in self.sampling else self.sampling
+        max_age = sampling.get("max_age", self.eta + offset)  # set by hand it may be wider than the file's promise
+        return None if max_age is None else max(max_age, self.eta + offset)
 
 
 @dataclass(frozen=True)

@@ -95,3 +95,19 @@ def test_schemas_do_not_show_up_as_options() -> None:
     for group in GROUPS:
         for path in (Path(config_folder()) / group).glob("*.yaml"):
             assert "name" in OmegaConf.load(path)
+
+
+@pytest.mark.parametrize(("max_age", "promised"), [("5", 5), ("null", None), ("0", 1)])
+def test_a_wider_filter_widens_the_promised_bound(
+    max_age: str, promised: int | None, configure: Callable[..., SimulationConfig]
+) -> None:
+    """A sampling filter set by hand to more than the file's bound changes what is promised; none promises nothing."""
+    config = configure("framework=verl_drop", "framework.eta=2", f"framework.sampling.max_age={max_age}")
+    assert config.framework.strict_bound == promised
+
+
+def test_one_eta_at_both_ends(configure: Callable[..., SimulationConfig]) -> None:
+    """Deadlines and reservations have one eta: another at one end is refused, with the key and the mend."""
+    for framework in ("deadline", "psrl"):
+        with pytest.raises(ConfigError, match=r"framework\.sampling\.eta=1: must be framework\.eta"):
+            prepare(configure(f"framework={framework}", "framework.sampling.eta=1"))

@@ -81,15 +81,15 @@ def compose_rules(framework: FrameworkConfig) -> Rules:
 
     admitting = build_rule("admission", of_form(framework.admission), ADMISSION)
     picking = build_rule("sampling", of_form(framework.sampling), SAMPLING)
-    if type(picking) is type(admitting):  # one protocol that speaks at both ends has one memory
-        picking = admitting
-    rules = Rules(admitting, build_rule("cancellation", of_form(framework.cancellation), CANCELLATION), picking)
-    for layer, rule in rules._asdict().items():
+    for layer, rule in (("admission", admitting), ("sampling", picking)):
         eta = getattr(rule, "eta", framework.eta)
         if eta != framework.eta:  # deadlines and reservations mean one eta at both ends
             raise ConfigError(
                 f"framework.{layer}.eta", eta, f"must be framework.eta ({framework.eta}); set that instead"
             )
+    if type(picking) is type(admitting):  # one protocol that speaks at both ends has one memory
+        picking = admitting
+    rules = Rules(admitting, build_rule("cancellation", of_form(framework.cancellation), CANCELLATION), picking)
     admission_rule = of_form(framework.admission)["rule"]
     for layer, rule in rules._asdict().items():
         if rule.control not in (ANY, admitting.control):

@@ -401,5 +401,5 @@ def test_a_simulation_reports_the_stall() -> None:
         "framework.admission.upstream.max_buffered_rollouts=12",
         "groups_per_batch=4",
     )
-    with pytest.raises(DeadlockError, match="trainer: at version \\d+, waits for a batch of 4 groups"):
+    with pytest.raises(DeadlockError, match=r"trainer: at version \d+, waits for a batch of 4 groups"):
         simulate(config)
