@@ -39,15 +39,20 @@ CACHE_FOLDER = _cache_folder()
 
 
 def compiled(function: Callable[..., Any], inline: Literal["never", "always"] = "never") -> Callable[..., Any]:
-    """Compile *function* with numba, its machine code cached in :data:`CACHE_FOLDER`."""
+    """Compile *function* with numba, its machine code cached in :data:`CACHE_FOLDER`.
+
+    It may not allocate: numba's runtime is off, since counting references to a state's arrays at every call took half
+    of all time.
+    """
     settings: Any = numba.config
     previous, settings.CACHE_DIR = settings.CACHE_DIR, CACHE_FOLDER
     try:
-        return numba.njit(cache=True, error_model="numpy", inline=inline)(function)
+        options: dict[str, Any] = {"cache": True, "error_model": "numpy", "inline": inline, "_nrt": False}
+        return numba.njit(**options)(function)
     finally:
         settings.CACHE_DIR = previous
 
 
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile *function* into its callers: a call that passes a state counts references to all of its arrays."""
+    """Compile *function* into its callers: a call passes every field of every array of a state."""
     return compiled(function, inline="always")

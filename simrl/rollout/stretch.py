@@ -7,6 +7,8 @@ whether the stretch is taken in one go or iteration by iteration, so both give t
 
 from __future__ import annotations
 
+import numpy as np
+
 from simrl.rollout.compiled import compiled, inlined
 from simrl.rollout.kv_cache import blocks_for, hash_of_block, hit_blocks, register, take_block
 from simrl.rollout.scheduler import (
@@ -148,17 +150,19 @@ def iterations_to_block_shortage(state: EngineState, limit: int) -> int:
     if periods * size >= limit:
         return limit
     left = engine.free_blocks - periods * engine.running
-    nearest = 0
-    taken = 0
-    while nearest < size:  # the iteration number nearest + 1 of a period needs the blocks of this phase
+    low, high = 0, size  # the first iteration of a period in which more blocks are due than are left; size if none
+    while low < high:
+        middle = (low + high) // 2
+        due = 0
         for place in range(engine.running):
             request = state.requests[state.running[place]]
-            if request.blocks * size - request.computed_tokens == nearest:
-                taken += 1
-        if taken > left:
-            break
-        nearest += 1
-    return min(limit, periods * size + nearest)
+            if request.blocks * size - request.computed_tokens <= middle:
+                due += 1
+        if due > left:
+            high = middle
+        else:
+            low = middle + 1
+    return min(limit, periods * size + low)
 
 
 @compiled
@@ -314,27 +318,33 @@ def advance(state: EngineState, until_ns: int, single: bool) -> int:
             return STUCK
 
 
+@inlined
+def copy_first(source: np.ndarray, target: np.ndarray, count: int) -> None:
+    """Copy the first *count* elements; a slice assignment would allocate."""
+    for place in range(count):
+        target[place] = source[place]
+
+
 @compiled
 def save(state: EngineState, copy: EngineState) -> None:
     """Copy what advance() may change into *copy*, an equally large state."""
     engine = state.engine[0]
     copy.engine[0] = state.engine[0]
-    for slot in range(engine.slots_used):
-        copy.requests[slot] = state.requests[slot]
-    copy.running[: engine.running] = state.running[: engine.running]
-    copy.waiting[:] = state.waiting
-    copy.scheduled[: engine.scheduled] = state.scheduled[: engine.scheduled]
+    copy_first(state.requests, copy.requests, engine.slots_used)
+    copy_first(state.running, copy.running, engine.running)
+    copy_first(state.waiting, copy.waiting, len(state.waiting))
+    copy_first(state.scheduled, copy.scheduled, engine.scheduled)
     if engine.prefix_caching == 1:
-        copy.block_references[:] = state.block_references
-        copy.block_hash[:] = state.block_hash
-        copy.queue_next[:] = state.queue_next
-        copy.queue_previous[:] = state.queue_previous
-        copy.hash_next[:] = state.hash_next
-        copy.hash_bucket[:] = state.hash_bucket
+        copy_first(state.block_references, copy.block_references, len(state.block_references))
+        copy_first(state.block_hash, copy.block_hash, len(state.block_hash))
+        copy_first(state.queue_next, copy.queue_next, len(state.queue_next))
+        copy_first(state.queue_previous, copy.queue_previous, len(state.queue_previous))
+        copy_first(state.hash_next, copy.hash_next, len(state.hash_next))
+        copy_first(state.hash_bucket, copy.hash_bucket, len(state.hash_bucket))
         for place in range(engine.running):
             slot = state.running[place]
-            blocks = state.requests[slot].blocks
-            copy.block_table[slot, :blocks] = state.block_table[slot, :blocks]
+            for block in range(state.requests[slot].blocks):
+                copy.block_table[slot, block] = state.block_table[slot, block]
 
 
 @compiled
