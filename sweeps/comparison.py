@@ -9,15 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from yaml import safe_load  # type: ignore[import-untyped]
 
 from sweeps.loads import Load, mean_of
 from sweeps.measures import Span, measure
 from sweeps.published import Published
 from sweeps.reasons import reason_for
 
+CALIBRATION = Path(__file__).parent / "calibration.yaml"
 THROUGHPUTS = ("effective_throughput", "total_throughput", "best_effective_throughput")
 FRACTIONS = (
     "waste",
@@ -108,7 +111,7 @@ def compare(published: Sequence[Published], loads: Sequence[Load]) -> pd.DataFra
         and high over loads, loads (how many have the value), default (ours on the first seed), difference and
         relative_difference (ours - published), z and percentile (the published value's place in ours over loads; for
         ranges, bounds and yes-or-no values none), in_our_range (whether it lies between low and high), rule, within,
-        reason.
+        agreeing (loads that would be within by themselves), reason.
     """
     return pd.DataFrame([_compared(row, loads) for row in published])
 
@@ -150,6 +153,7 @@ def _compared(row: Published, loads: Sequence[Load]) -> dict[str, object]:
         "percentile": _percentile(low, there) if is_number and len(there) > 1 else math.nan,
         "rule": verdict.rule,
         "within": within,
+        "agreeing": sum(judge(row, one, one).within is True for one in spans),
     }
     out["in_our_range"] = None if not there else bool(out["low"] <= high and out["high"] >= low)  # type: ignore[operator]
     out["reason"] = "" if within is not False else missing or reason_for(row, out)
@@ -161,6 +165,23 @@ def _percentile(value: float, ours: Sequence[float]) -> float:
     """Return the share of our values below *value*, equal ones counted half, in percent."""
     below = sum(one < value for one in ours) + sum(one == value for one in ours) / 2
     return 100 * below / len(ours)
+
+
+def fitted_on() -> tuple[str, ...]:
+    """Return the mechanisms the default calibration is fitted on; all others are predictions."""
+    return tuple(safe_load(CALIBRATION.read_text(encoding="utf-8"))["fit_on"])
+
+
+def throughput_errors(comparison: pd.DataFrame) -> pd.Series:
+    """Return the relative error of every published throughput, and, apart, of those the fit has not seen.
+
+    Returns:
+        Index all, fitted, held_out: the mean absolute relative error; NaN where there is no value.
+    """
+    part = comparison[comparison["metric"].isin(THROUGHPUTS) & (comparison["compare"] == "near")]
+    fitted = part["framework"].isin(fitted_on())
+    errors = part["relative_difference"].abs()
+    return pd.Series({"all": errors.mean(), "fitted": errors[fitted].mean(), "held_out": errors[~fitted].mean()})
 
 
 def tally(comparison: pd.DataFrame) -> pd.DataFrame:

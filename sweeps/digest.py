@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from sweeps.comparison import tally
+from sweeps.comparison import fitted_on, tally, throughput_errors
 
 
 def summary_text(comparison: pd.DataFrame, conclusions: pd.DataFrame, loads: int) -> str:
@@ -26,5 +26,11 @@ def summary_text(comparison: pd.DataFrame, conclusions: pd.DataFrame, loads: int
     judged = conclusions[conclusions["loads"] > 0]
     always = int((judged["share"] == 1).sum())
     most = int((judged["share"] > 0.5).sum())
-    lines += ["", f"  conclusions: {len(judged)} judged; {always} hold on every load, {most} on more than half"]
+    errors = throughput_errors(comparison)
+    lines += [
+        "",
+        f"  throughput error of the mechanisms the calibration was fitted on ({', '.join(fitted_on())}): "
+        f"{errors['fitted']:.1%}; of all others, which are predictions: {errors['held_out']:.1%}",
+    ]
+    lines += [f"  conclusions: {len(judged)} judged; {always} hold on every load, {most} on more than half"]
     return "\n".join(lines)

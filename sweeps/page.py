@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from simrl.plots.style import DPI
-from sweeps.comparison import FRACTIONS, tally
+from sweeps.comparison import FRACTIONS, fitted_on, tally, throughput_errors
 from sweeps.markdown import html_of
 
 TEMPLATE = Path(__file__).parent / "page_template.html"
@@ -176,11 +176,12 @@ def miss_rows(comparison: pd.DataFrame) -> str:
                 number_cell(row["std"], form),
                 range_cell(row["default"], row["default_high"], form),
                 number_cell(row["z"], "{:+.1f}"),
+                Cell(f"{row['agreeing']} of {row['loads']}", f"{row['agreeing']}", "n"),
                 text_cell(row["rule"]),
                 text_cell(row["reason"], "text"),
             ]
         )
-    heads = ("run", "metric", "published", "ours", "std", "default", "z", "rule", "reason")
+    heads = ("run", "metric", "published", "ours", "std", "default", "z", "agrees on", "rule", "reason")
     return table_html(heads, rows)
 
 
@@ -282,7 +283,7 @@ def figure_html(name: str, png: Path) -> str:
 
 
 def tiles_html(content: Content) -> str:
-    """Return the four numbers to read first."""
+    """Return the numbers to read first."""
     whole = tally(content.comparison).iloc[-1]
     judged = content.conclusions[content.conclusions["loads"] > 0]
     most = int((judged["share"] > 0.5).sum())
@@ -290,6 +291,10 @@ def tiles_html(content: Content) -> str:
     tiles = (
         (f"{whole['within']} of {whole['values']}", "published values within tolerance"),
         (f"{whole['throughput_error']:.1%}", f"mean error of {whole['throughputs']} published throughputs"),
+        (
+            f"{throughput_errors(content.comparison)['held_out']:.1%}",
+            f"the same for the mechanisms the calibration was not fitted on (it was on {', '.join(fitted_on())})",
+        ),
         (f"{most} of {len(judged)}", f"conclusions hold on most loads, {always} of them on every one"),
         (f"{len(content.seeds)}", "load (seed)" if len(content.seeds) == 1 else "loads (seeds)"),
     )

@@ -10,7 +10,7 @@ from matplotlib.patches import Patch
 
 from simrl.plots import layout, style
 from simrl.plots.selection import over_seeds, scans, seeds_text, setting_text
-from simrl.plots.throughput import ERROR_BAR, ERROR_LABEL, L2_LABEL, L3_LABEL
+from simrl.plots.throughput import L2_LABEL, L3_LABEL, interval_entry
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -85,8 +85,7 @@ def ablation(tables: ArticleTables) -> Figure:
             Patch(hatch=style.HATCH_L3, label=L3_LABEL, **hatched),
         ]
         if n > 1:
-            mark: dict[str, Any] = {"marker": ERROR_BAR, "markersize": 11, "markeredgewidth": 1.3, "fillstyle": "none"}
-            parts.append(Line2D([], [], color=style.INK, linestyle="none", label=ERROR_LABEL, **mark))
+            parts.append(interval_entry())
         parts.append(Line2D([], [], color=style.ALARM, linewidth=1.4, linestyle=(0, (3, 1.4)), label="η"))
         title = "One admission rule, layers added: L3 bounds the staleness, L2 frees capacity"
         subtitle = f"{setting_text(rows)} · {seeds_text(rows)}"

@@ -11,6 +11,7 @@ from matplotlib.patches import Patch
 
 from simrl.plots import layout, style
 from simrl.plots.selection import over_seeds, point_text, scans, seeds_text, setting_text, some
+from simrl.plots.throughput import interval_entry
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,6 +24,8 @@ CONTROL = "dressage"
 BINS = 20
 PANEL_HEIGHT_IN = 2.7
 SLOT_IN = 0.27
+FEWEST_LOADS = 4
+"""Fewer give a t interval wider than the picture."""
 BY_STALENESS = ["framework", "max_staleness"]
 TRAINED = "#8c2d04"
 
@@ -34,7 +37,7 @@ def dropped_shares(summary: pd.DataFrame) -> pd.DataFrame:
     anything; synchronous settings (staleness 0) are left out.
 
     Returns:
-        framework, max_staleness, longest, longest_ci95, overall (shares), n (seeds), eta_least, eta_most.
+        framework, max_staleness, longest, longest_ci95 (null below FEWEST_LOADS), overall (shares), n (seeds).
     """
     rows = scans(summary, *style.ARTICLE_FRAMEWORKS)
     rows = rows[rows["max_staleness"] > 0]
@@ -43,6 +46,7 @@ def dropped_shares(summary: pd.DataFrame) -> pd.DataFrame:
     best = best[best["dropped_share"] > 0]
     table = over_seeds(best, BY_STALENESS, "dropped_share_longest_decile").set_index(BY_STALENESS)
     table = table.rename(columns={"mean": "longest", "ci95": "longest_ci95"})[["longest", "longest_ci95", "n"]]
+    table["longest_ci95"] = table["longest_ci95"].where(table["n"] >= FEWEST_LOADS)
     table["overall"] = best.groupby(BY_STALENESS)["dropped_share"].mean()
     return table.reset_index()
 
@@ -82,6 +86,8 @@ def length_bias(tables: ArticleTables) -> Figure:
             Patch(facecolor=style.MUTED, label="dropped share of the longest 10 %"),
             Line2D([], [], linestyle="none", **tick, label="dropped share of all trajectories"),
         ]
+        if shares["longest_ci95"].notna().any():
+            fates.append(interval_entry(f"95 % t interval, where {FEWEST_LOADS} loads or more"))
         if CONTROL in set(shares["framework"]):
             look: dict[str, Any] = {"edgecolor": style.look_of(CONTROL).colour, "facecolor": "white", "hatch": "..."}
             fates.append(Patch(**look, label="control: filters by the last token only"))
@@ -165,5 +171,5 @@ def _longest(axis: Axes, shares: pd.DataFrame) -> None:
         axis.annotate(words, (middle, 0), (0, -17), ha="center", va="top", annotation_clip=False, **place)
     partial = "  (*: not on every load)" if (shares["n"] < n_most).any() else ""
     axis.set_xlabel(f"actual largest staleness (versions), by framework{partial}", labelpad=28)
-    axis.set(xlim=(-0.8, x - 0.9), ylim=(0, top * 1.08), ylabel="dropped (%)")
+    axis.set(xlim=(-0.8, x - 0.9), ylim=(0, max(top, 1) * 1.08), ylabel="dropped (%)")
     axis.set_title("The longest 10 % against all", loc="left", pad=18, fontweight="bold")

@@ -105,7 +105,8 @@ def pareto(tables: ArticleTables) -> Figure:
             Line2D([], [], **marks, markerfacecolor="white", markeredgewidth=1.2, label="hollow: none"),
         ]
         subtitle = (
-            f"{len(table)} configurations: every η and warmup scanned · {setting_text(rows)} · {seeds_text(rows)}\n"
+            f"{len(table)} configurations: every η and warmup scanned · {setting_text(rows)} · "
+            f"{seeds_text(rows, interval=False)}\n"
             "within a level of staleness, mechanisms stand side by side in the legend's order · W: warmup"
         )
         title = "What staleness buys: throughput against actual staleness"

@@ -91,10 +91,11 @@ def over_seeds(rows: pd.DataFrame, by: Sequence[str], value: str) -> pd.DataFram
     return pd.DataFrame(points, columns=[*by, "mean", "ci95", "least", "most", "n"])
 
 
-def seeds_text(rows: pd.DataFrame) -> str:
-    """Say how many loads a figure rests on."""
+def seeds_text(rows: pd.DataFrame, *, interval: bool = True) -> str:
+    """Say how many loads a figure rests on, and whether it shows the interval of their mean."""
     n = rows["seed"].nunique()
-    return f"{n} random loads, mean and 95 % t interval" if n > 1 else "one random load"
+    shown = "mean and 95 % t interval" if interval else "mean"
+    return f"{n} random loads, {shown}" if n > 1 else "one random load"
 
 
 def setting_text(rows: pd.DataFrame) -> str:

@@ -56,6 +56,12 @@ ERROR_BAR = Path(
 """Marker of the legend that looks like an error bar."""
 
 
+def interval_entry(label: str = ERROR_LABEL) -> Line2D:
+    """Return the legend's entry of an error bar."""
+    look: dict[str, Any] = {"marker": ERROR_BAR, "markersize": 11, "markeredgewidth": 1.3, "fillstyle": "none"}
+    return Line2D([], [], color=style.INK, linestyle="none", label=label, **look)
+
+
 @dataclass(frozen=True)
 class Grid:
     """How panels of one size are set out."""
@@ -260,8 +266,7 @@ def _part_handles(table: pd.DataFrame) -> list[Any]:
         if (table[column] > 0).any():
             handles.append(Patch(facecolor=style.PAPER, edgecolor=style.MUTED, hatch=hatch, linewidth=0.6, label=label))
     if table["effective_ci95"].notna().any():
-        look: dict[str, Any] = {"marker": ERROR_BAR, "markersize": 11, "markeredgewidth": 1.3, "fillstyle": "none"}
-        handles.append(Line2D([], [], color=style.INK, linestyle="none", label=ERROR_LABEL, **look))
+        handles.append(interval_entry())
     if table["over_bound"].any():
         handles.append(Line2D([], [], color=style.ALARM, linestyle="none", label=OVER_LABEL, marker="^", markersize=6))
     return handles
