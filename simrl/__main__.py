@@ -1,4 +1,4 @@
-"""The command line: ``simrl key=value ...`` runs one simulation, with ``-m`` and comma lists a sweep."""
+"""The command line: ``simrl key=value ...`` runs one simulation, with ``-m`` a sweep; ``simrl plan`` etc. commands."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from simrl import commands
 from simrl.compose import config_folder, explain, typed
 from simrl.config import ConfigError
 from simrl.preflight import check_points
@@ -62,14 +63,18 @@ def job(config: DictConfig) -> float | None:
 def main(argv: list[str] | None = None) -> None:
     """Check every point that was asked for, compile the engine, then hand over to Hydra."""
     given = sys.argv[1:] if argv is None else argv
+    if any(argument in ("-h", "--help") for argument in given) and given[0] not in commands.NAMES:
+        print(commands.help_text())
+        return
     sweeping = [flag for flag in given if flag in ("-m", "--multirun")]
     arguments = [argument for argument in given if argument not in sweeping] + sweeping  # Hydra wants -m first or last
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come to us as exceptions; we print the one line
-    namespace = get_args_parser().parse_args(arguments)
-    runs = not (namespace.help or namespace.hydra_help or namespace.cfg or namespace.info)
-    runs = runs and not namespace.shell_completion
     try:
-        if runs:
+        if given and given[0] in commands.NAMES:
+            sys.exit(commands.main(given))
+        namespace = get_args_parser().parse_args(arguments)
+        asks = namespace.hydra_help or namespace.cfg or namespace.info or namespace.shell_completion
+        if not asks:
             check_points(namespace.overrides, namespace.config_dir)
             compile_engine(say)
         sys.argv[1:] = arguments

@@ -17,14 +17,22 @@ READERS = (
     "plots",
     "__main__.py",
     "calibrate.py",
+    "collection.py",
+    "commands",
+    "estimate.py",
     "grid.py",
     "mechanism_table.py",
+    "paired.py",
     "point_ids.py",
     "pool.py",
     "preflight.py",
     "progress.py",
     "report.py",
+    "run_state.py",
+    "seeds.py",
     "sweep.py",
+    "sweep_folder.py",
+    "text_table.py",
 )
 
 

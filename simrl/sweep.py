@@ -1,4 +1,4 @@
-"""A sweep: its folder links to its runs, collects their rows into one table and draws it."""
+"""A ``-m`` sweep: its folder links to its runs; when they are done they are collected and drawn."""
 
 from __future__ import annotations
 
@@ -6,18 +6,13 @@ import os
 import sys
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hydra.experimental.callback import Callback
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-from simrl.results import BATCHES, SUMMARY, read_status, write_parquet
+from simrl.results import read_status
 from simrl.rollout.engine import compile_engine
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-SWEEP_TABLE, SWEEP_FIGURE = "sweep.parquet", "throughput.png"
 
 
 def say(line: str) -> None:
@@ -36,52 +31,6 @@ def runs_of(sweep_folder: Path) -> list[Path]:
     """Return the sweep's run folders, by number, each once."""
     numbered = sorted((int(entry.name), entry) for entry in sweep_folder.iterdir() if entry.name.isdigit())
     return list(dict.fromkeys(entry.resolve() for _, entry in numbered))
-
-
-def swept_keys(sweep_folder: Path) -> list[str]:
-    """Return the keys the sweep was asked to set, in order, from Hydra's multirun.yaml."""
-    overrides = OmegaConf.load(sweep_folder / "multirun.yaml").hydra.overrides.task
-    return [override.split("=", 1)[0].lstrip("+~") for override in overrides]
-
-
-def collect(sweep_folder: Path) -> pa.Table | None:
-    """Write sweep.parquet from the finished runs; return the table, or None if no run finished.
-
-    Of the configuration it keeps the group choices and what was swept; the rest stands in the runs' own rows.
-    """
-    import pyarrow as pa  # noqa: PLC0415
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
-    finished = [run for run in runs_of(sweep_folder) if (read_status(run) or {}).get("state") == "ok"]
-    if not finished:
-        return None
-    rows = pa.concat_tables([pq.read_table(run / SUMMARY) for run in finished], promote_options="default")
-    kept = swept_keys(sweep_folder)
-    rows = rows.drop_columns([name for name in rows.column_names if "." in name and name not in kept])
-    write_parquet(rows, sweep_folder / (SWEEP_TABLE + ".part"))
-    (sweep_folder / (SWEEP_TABLE + ".part")).replace(sweep_folder / SWEEP_TABLE)
-    return rows
-
-
-def draw(sweep_folder: Path, rows: pa.Table) -> Path:
-    """Draw the stacked bars of a sweep's table into its folder."""
-    import pandas as pd  # noqa: PLC0415
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
-    from simrl.plots.style import save  # noqa: PLC0415
-    from simrl.plots.throughput import throughput_bars  # noqa: PLC0415
-
-    folders = {run.name: run for run in runs_of(sweep_folder)}
-    levels = []
-    for run in rows.column("run_id").to_pylist():
-        batch = pq.read_table(folders[run] / BATCHES, columns=["staleness", "tokens"]).to_pandas()
-        levels.append(batch.groupby("staleness", as_index=False)["tokens"].sum().assign(run_id=run))
-    summary = rows.to_pandas()
-    summary.attrs["swept"] = [name for name in swept_keys(sweep_folder) if name in rows.column_names]
-    figure = throughput_bars(summary, pd.concat(levels, ignore_index=True))
-    path = sweep_folder / SWEEP_FIGURE
-    save(figure, path)
-    return path
 
 
 def failures(sweep_folder: Path) -> list[tuple[str, str]]:
@@ -105,10 +54,12 @@ class SweepReport(Callback):
         """Collect and draw; leave with exit code 1 if a run failed."""
         folder = Path(config.hydra.sweep.dir)
         try:
-            rows = collect(folder)
-            if rows is not None:
-                draw(folder, rows)
-                say(f"{len(rows)} runs collected: {folder / SWEEP_TABLE}, {folder / SWEEP_FIGURE}")
+            from simrl.collection import collect  # noqa: PLC0415 - it needs this module
+            from simrl.sweep_folder import read_folder  # noqa: PLC0415
+
+            collected = collect([read_folder(folder)], folder)
+            if collected is not None:
+                say(f"{len(collected.rows)} runs collected: {', '.join(map(str, collected.files))}")
         except Exception:
             say(f"the runs are there, but collecting them failed:\n{traceback.format_exc()}")
             sys.exit(1)

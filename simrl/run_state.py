@@ -1,0 +1,59 @@
+"""What has become of a run, told from its folder and its lock alone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from simrl.results import read_status
+
+STATES = ("ok", "failed", "running", "missing")
+
+
+@dataclass(frozen=True)
+class RunState:
+    """What has become of a run."""
+
+    run_id: str
+    state: str
+    """ok | failed | running | missing."""
+    error: str | None = None
+    """First line of what a failed run died of."""
+    age_s: float | None = None
+    """How long ago a running one was begun, s."""
+    wall_s: float | None = None
+    """How long it took, s."""
+
+
+def lock_of(runs: Path, run_id: str) -> Path:
+    """Return the file that is there while a run is computed."""
+    return runs / f".{run_id}.lock"
+
+
+def locked_for_s(runs: Path, run_id: str) -> float | None:
+    """Return since when somebody computes a run, s; None if nobody does."""
+    try:
+        return max(0.0, time.time() - lock_of(runs, run_id).stat().st_mtime)
+    except OSError:
+        return None
+
+
+def state_of(runs: Path, run_id: str) -> RunState:
+    """Return the state of the run *run_id* whose folder is, or would be, in *runs*."""
+    status = read_status(runs / run_id) or {}
+    if status.get("state") == "ok":
+        return RunState(run_id, "ok", wall_s=status.get("wall_s"))
+    age_s = locked_for_s(runs, run_id)
+    if age_s is not None:
+        return RunState(run_id, "running", age_s=age_s)
+    if status.get("state") == "failed":
+        error = str(status.get("error") or "no error was recorded").strip().partition("\n")[0]
+        return RunState(run_id, "failed", error, wall_s=status.get("wall_s"))
+    return RunState(run_id, "missing")
+
+
+def counts(states: Mapping[str, RunState]) -> dict[str, int]:
+    """Return how many runs are in each state."""
+    return {name: sum(run.state == name for run in states.values()) for name in STATES}
