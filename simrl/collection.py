@@ -100,12 +100,16 @@ def pa_text(values: Sequence[Any]) -> pa.Array:
     return pa.array([None if value is None else str(value) for value in values], pa.string())
 
 
-def read_rows(sweeps: Sequence[SweepFolder]) -> pa.Table | None:
+def read_rows(sweeps: Sequence[SweepFolder], more_keys: Sequence[str] = ()) -> pa.Table | None:
     """Return the rows of all runs that are there whole, each once a sweep; None if there is none.
 
     The rows carry the block where a sweep has blocks, and the sweep where there are several.
+
+    Args:
+        sweeps: the folders.
+        more_keys: configuration keys to keep beside those that the sweeps set.
     """
-    keys = set_keys([point for sweep in sweeps for point in sweep.points])
+    keys = [*dict.fromkeys((*set_keys([point for sweep in sweeps for point in sweep.points]), *more_keys))]
     names = _names(sweeps)
     parts = []
     for sweep, name in zip(sweeps, names, strict=True):

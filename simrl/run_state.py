@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,6 +13,8 @@ from pathlib import Path
 from simrl.results import read_status
 
 STATES = ("ok", "failed", "running", "missing")
+STALE_S = 120.0
+"""A lock that nobody touched for so long is nobody's."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +38,32 @@ def lock_of(runs: Path, run_id: str) -> Path:
 
 
 def locked_for_s(runs: Path, run_id: str) -> float | None:
-    """Return since when somebody computes a run, s; None if nobody does."""
+    """Return since when somebody computes a run, s; None if nobody does.
+
+    The lock's owner touches it while it lives, so one that stood still was left by a process that died.
+    """
+    lock = lock_of(runs, run_id)
     try:
-        return max(0.0, time.time() - lock_of(runs, run_id).stat().st_mtime)
+        stood_still_s = time.time() - lock.stat().st_mtime
+        owner = json.loads(lock.read_text())
+        here, pid, since_s = owner["host"] == socket.gethostname(), int(owner["pid"]), float(owner["since_s"])
     except OSError:
         return None
+    except (ValueError, KeyError, TypeError):  # being written, or by another version
+        here, pid, since_s = False, 0, time.time() - stood_still_s
+    if stood_still_s > STALE_S or (here and _gone(pid)):
+        return None
+    return max(0.0, time.time() - since_s)
+
+
+def _gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:  # somebody else's process
+        return False
+    return False
 
 
 def state_of(runs: Path, run_id: str) -> RunState:
