@@ -17,7 +17,6 @@ READERS = (
     "plots",
     "__main__.py",
     "calibrate.py",
-    "collection.py",
     "commands",
     "estimate.py",
     "grid.py",
@@ -32,6 +31,7 @@ READERS = (
     "seeds.py",
     "sweep.py",
     "sweep_folder.py",
+    "sweep_table.py",
     "text_table.py",
 )
 

@@ -1,4 +1,4 @@
-"""A ``-m`` sweep: its folder links to its runs; when they are done they are collected and drawn."""
+"""A sweep: its folder links to its runs, collects their rows into one table and draws it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from omegaconf import DictConfig
 
 from simrl.results import read_status
 from simrl.rollout.engine import compile_engine
+
+SWEEP_TABLE, SWEEP_FIGURE = "sweep.parquet", "throughput.png"
 
 
 def say(line: str) -> None:
@@ -54,10 +56,9 @@ class SweepReport(Callback):
         """Collect and draw; leave with exit code 1 if a run failed."""
         folder = Path(config.hydra.sweep.dir)
         try:
-            from simrl.collection import collect  # noqa: PLC0415 - it needs this module
-            from simrl.sweep_folder import read_folder  # noqa: PLC0415
+            from simrl.sweep_table import collect_folder  # noqa: PLC0415 - it needs this module
 
-            collected = collect([read_folder(folder)], folder)
+            collected = collect_folder(folder)
             if collected is not None:
                 say(f"{len(collected.rows)} runs collected: {', '.join(map(str, collected.files))}")
         except Exception:

@@ -11,11 +11,11 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from simrl.collection import Collected, collect
 from simrl.commands import answer
 from simrl.seeds import CI, LARGEST, configuration_columns, telling_columns
 from simrl.sweep import say
 from simrl.sweep_folder import read_folder
+from simrl.sweep_table import Collected, collect
 from simrl.text_table import number_text, text_table
 
 SHOWN = ("effective_throughput", "waste", "mean_staleness")

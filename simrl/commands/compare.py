@@ -13,7 +13,6 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from simrl.collection import read_rows, set_keys, whole
 from simrl.commands import answer
 from simrl.config import ConfigError
 from simrl.metrics import UNITS
@@ -23,6 +22,7 @@ from simrl.results import SUMMARY
 from simrl.seeds import METRICS, NO_SETTING
 from simrl.sweep import say
 from simrl.sweep_folder import SweepFolder, read_folder
+from simrl.sweep_table import read_rows, set_keys, whole
 from simrl.text_table import number_text, text_table
 
 SHOWN = ("effective_throughput", "waste", "mean_staleness", "max_staleness")

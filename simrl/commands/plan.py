@@ -68,11 +68,12 @@ def request_of(given: Sequence[str]) -> Request:
     Raises:
         ConfigError: for what is no sweep.
     """
-    first, *rest = given
-    if "=" in first:
-        return _of_overrides(given)
+    return _of_overrides(given) if "=" in given[0] else _of_file(given[0], given[1:])
+
+
+def _of_file(file: str, given: Sequence[str]) -> Request:
     settings: dict[str, Any] = {}
-    for argument in rest:
+    for argument in given:
         key, equals, text = argument.partition("=")
         if not equals or not key:
             raise ConfigError("argument", argument, "must be key=value")
@@ -82,10 +83,10 @@ def request_of(given: Sequence[str]) -> Request:
             raise ConfigError(key, text, "is no value; quote it") from error
     output_dir, resume = Path(str(settings.pop("output_dir", "outputs"))), settings.pop("resume", True)
     seeds, workers = settings.pop("seeds", None), settings.pop("workers", None)
-    sweep = force(load_sweep(first), settings)
+    sweep = force(load_sweep(file), settings)
     if seeds is not None:
         sweep = replace(sweep, seeds=seeds_of(seeds))
-    return Request(first, expand(sweep), output_dir, _workers("workers", workers), resume is not False)
+    return Request(file, expand(sweep), output_dir, _workers("workers", workers), resume is not False)
 
 
 def _of_overrides(given: Sequence[str]) -> Request:

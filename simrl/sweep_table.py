@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from simrl.compose import GROUPS, RUN_KEYS
 from simrl.metrics import UNITS
 from simrl.results import BATCHES, SUMMARY, read_status, write_parquet
-from simrl.sweep import say
-from simrl.sweep_folder import PlannedRun, SweepFolder
+from simrl.sweep import SWEEP_FIGURE, SWEEP_TABLE, say
+from simrl.sweep_folder import PlannedRun, SweepFolder, read_folder
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-SWEEP_TABLE, SEEDS_TABLE, SWEEP_FIGURE = "sweep.parquet", "seeds.parquet", "throughput.png"
+SEEDS_TABLE = "seeds.parquet"
 ALWAYS = (*UNITS, *GROUPS, "upstream_knob", *RUN_KEYS)
 """Columns of a run's row that are always kept; of the dotted configuration keys only what was set."""
 MOST_BARS = 200
@@ -88,12 +88,12 @@ def _joined(rows: Sequence[pa.Table]) -> pa.Table:
 
 def _as_text(row: pa.Table, names: set[str]) -> pa.Table:
     for name in names & set(row.column_names):
-        values = pa_text(row[name].to_pylist())
+        values = text_array(row[name].to_pylist())
         row = row.set_column(row.column_names.index(name), row.schema.field(name).with_type(values.type), values)
     return row
 
 
-def pa_text(values: Sequence[Any]) -> pa.Array:
+def text_array(values: Sequence[Any]) -> pa.Array:
     """Return values as texts, nulls kept."""
     import pyarrow as pa  # noqa: PLC0415
 
@@ -119,9 +119,9 @@ def read_rows(sweeps: Sequence[SweepFolder], more_keys: Sequence[str] = ()) -> p
         part = _joined(rows)
         blocks = {point.run_id: point.block for point in sweep.points}
         if any(blocks.values()):
-            part = part.append_column("block", pa_text([blocks[run] for run in part["run_id"].to_pylist()]))
+            part = part.append_column("block", text_array([blocks[run] for run in part["run_id"].to_pylist()]))
         if len(sweeps) > 1:
-            part = part.append_column("sweep", pa_text([name] * len(part)))
+            part = part.append_column("sweep", text_array([name] * len(part)))
         parts.append(part)
     return _joined(parts).combine_chunks() if parts else None
 
@@ -166,6 +166,11 @@ def collect(sweeps: Sequence[SweepFolder], output: Path) -> Collected | None:
         if output / name not in files:
             (output / name).unlink(missing_ok=True)  # it would show other runs than the table
     return Collected(rows, seeds, tuple(files), tuple(missing))
+
+
+def collect_folder(folder: Path) -> Collected | None:
+    """Collect one sweep into its own folder, see :func:`collect`."""
+    return collect([read_folder(folder)], folder)
 
 
 def _write(content: pa.Table, path: Path) -> None:
