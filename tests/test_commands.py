@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import statistics
+import time
 from pathlib import Path
 from typing import Any
 
@@ -241,6 +242,7 @@ def test_a_broken_m_sweep_is_known_from_its_folder(tmp_path: Path, capsys: pytes
         (("status", "nope"), "DIR=nope"),
         (("status", "."), "runs.json"),
         (("collect", "nope"), "DIR=nope"),
+        (("collect", "a_run"), "--output"),
         (("compare", "outputs", "outputs"), "A=outputs"),
         (("compare", "outputs/sweeps/small", "outputs/sweeps/small", "--metric", "speed"), "--metric=speed"),
     ],
@@ -255,6 +257,8 @@ def test_bad_input_is_one_line(
 ) -> None:
     """Bad input: one line that names it on stderr, nothing on stdout, exit code 2, no file."""
     monkeypatch.chdir(results)
+    a_run = min((results / "outputs" / "runs").iterdir())
+    argv = tuple(str(a_run) if argument == "a_run" else argument for argument in argv)
     before = everything_in(results)
     with pytest.raises(SystemExit) as left:
         simrl_main(list(argv))

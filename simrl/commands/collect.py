@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from simrl.commands import answer
+from simrl.config import ConfigError
 from simrl.seeds import CI, LARGEST, configuration_columns, telling_columns
 from simrl.sweep import say
 from simrl.sweep_folder import read_folder
@@ -33,9 +34,11 @@ def main(options: argparse.Namespace) -> int:
     """Collect; return 1 if there is nothing to collect.
 
     Raises:
-        ConfigError: if a DIR holds no results.
+        ConfigError: if a DIR holds no results, or is a run's and --output is not given.
     """
     sweeps = [read_folder(folder) for folder in options.folders]
+    if options.output is None and sweeps[0].kind == "run":
+        raise ConfigError("--output", None, "name a folder for the tables; that of a run holds its own result alone")
     output = options.output or options.folders[0]
     collected = collect(sweeps, output)
     if collected is None:
