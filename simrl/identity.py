@@ -17,14 +17,22 @@ READERS = (
     "plots",
     "__main__.py",
     "calibrate.py",
+    "collection.py",
+    "commands",
+    "ending.py",
     "grid.py",
+    "limits.py",
+    "lock.py",
     "mechanism_table.py",
     "point_ids.py",
     "pool.py",
     "preflight.py",
     "progress.py",
     "report.py",
+    "request.py",
+    "rescue.py",
     "sweep.py",
+    "worker.py",
 )
 
 
