@@ -90,7 +90,7 @@ def launch(arguments: list[str]) -> int:
         from simrl.rescue import finish  # noqa: PLC0415 - seldom needed
 
         finish(SweepReport.started, search_path(namespace.config_dir))
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, OSError):
         if SweepReport.started is not None:
             from simrl.rescue import clear_up  # noqa: PLC0415 - seldom needed
 

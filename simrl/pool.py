@@ -21,7 +21,7 @@ from simrl.compose import plain
 from simrl.config import ConfigError, SimulationConfig
 from simrl.grid import Point, configurations
 from simrl.limits import Limits, overtime
-from simrl.lock import release_dead, run_lock
+from simrl.lock import lock_path, release_dead, run_lock
 from simrl.point_ids import key_of, recall, remember
 from simrl.progress import Progress
 from simrl.results import is_ok, whole_folder, write_status
@@ -163,7 +163,7 @@ def computed(waiting: deque[Job], workers: int, progress: Progress) -> Iterator[
                 crew.append(Worker(compute))
             for worker in crew:
                 if waiting and worker.task is None:
-                    worker.take(waiting.popleft())
+                    worker.take(_next(waiting))
             for worker in _heard([worker for worker in crew if worker.task]):
                 outcome = _news(worker, waiting)
                 if worker.process.exitcode is not None:
@@ -176,6 +176,15 @@ def computed(waiting: deque[Job], workers: int, progress: Progress) -> Iterator[
         Worker.dismiss(crew, hurry=hurry)
         for runs in {worker.task.folder.parent for worker in crew if worker.task}:
             release_dead(runs)
+
+
+def _next(waiting: deque[Job]) -> Job:
+    """Take the first job that no other process is at, if there is one, so that two sweeps at once share the work."""
+    for _ in range(len(waiting) - 1):
+        if not lock_path(waiting[0].folder).exists():
+            break
+        waiting.rotate(-1)
+    return waiting.popleft()
 
 
 def _heard(busy: Sequence[Worker[Job, Outcome]]) -> list[Worker[Job, Outcome]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -40,9 +41,12 @@ def finish(sweep: Started, search_path: list[str]) -> None:
 
 
 def clear_up(sweep: Started) -> None:
-    """End the launcher's workers and remove what they have half written."""
+    """End the launcher's workers and remove what they have half written, and a folder that no run has reached."""
     if "joblib.externals.loky" in sys.modules:
         from joblib.externals.loky import get_reusable_executor  # noqa: PLC0415
 
         get_reusable_executor().shutdown(wait=True, kill_workers=True)
     release_dead(Path(sweep.config.output_dir) / "runs")
+    folder = Path(sweep.config.hydra.sweep.dir)
+    if {entry.name for entry in folder.glob("*")} <= {"multirun.yaml"}:
+        shutil.rmtree(folder, ignore_errors=True)

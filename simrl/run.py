@@ -13,6 +13,7 @@ from simrl.identity import run_id
 from simrl.limits import Limits, time_limit
 from simrl.lock import run_lock
 from simrl.results import STATUS, is_ok, whole_folder, write_records, write_status
+from simrl.rollout.engine import compile_engine
 from simrl.simulation import simulate
 
 NOT_STARTED = "not started"
@@ -86,6 +87,8 @@ def _compute(
     on_try: Callable[[int], None] | None,
 ) -> str | None:
     """Try until the run is whole or no try is left; return the last error."""
+    if limits.timeout_s is not None:
+        compile_engine()  # a process loads it once: that is not the first run's time
     with whole_folder(target) as folder:
         if hydra_files:
             (folder / ".hydra").mkdir()

@@ -19,13 +19,13 @@ from pathlib import Path
 class Sabotage(importlib.abc.MetaPathFinder):
     """Replaces simrl.run.simulate when that module is imported."""
 
-    def find_spec(self, name, path, target=None):  # noqa: ANN001, ANN201, D102
+    def find_spec(self, name, path, target=None):  # noqa: D102
         if name != "simrl.run":
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         load = spec.loader.exec_module
 
-        def exec_module(module):  # noqa: ANN001, ANN202
+        def exec_module(module):
             load(module)
             simulate = module.simulate
             module.simulate = lambda config: begin(config.seed) or simulate(config)
