@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import os
-import socket
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from simrl.lock import STALE_S, is_dead, lock_path, owner_of
 from simrl.results import read_status
 
 STATES = ("ok", "failed", "running", "missing")
-STALE_S = 120.0
-"""A lock that nobody touched for so long is nobody's."""
 
 
 @dataclass(frozen=True)
@@ -32,38 +28,20 @@ class RunState:
     """How long it took, s."""
 
 
-def lock_of(runs: Path, run_id: str) -> Path:
-    """Return the file that is there while a run is computed."""
-    return runs / f".{run_id}.lock"
-
-
 def locked_for_s(runs: Path, run_id: str) -> float | None:
     """Return since when somebody computes a run, s; None if nobody does.
 
     The lock's owner touches it while it lives, so one that stood still was left by a process that died.
     """
-    lock = lock_of(runs, run_id)
+    lock = lock_path(runs / run_id)
     try:
         stood_still_s = time.time() - lock.stat().st_mtime
-        owner = json.loads(lock.read_text())
-        here, pid, since_s = owner["host"] == socket.gethostname(), int(owner["pid"]), float(owner["since_s"])
     except OSError:
         return None
-    except (ValueError, KeyError, TypeError):  # being written, or by another version
-        here, pid, since_s = False, 0, time.time() - stood_still_s
-    if stood_still_s > STALE_S or (here and _gone(pid)):
+    owner = owner_of(lock)
+    if owner is None or is_dead(owner) or stood_still_s > STALE_S:
         return None
-    return max(0.0, time.time() - since_s)
-
-
-def _gone(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return True
-    except OSError:  # somebody else's process
-        return False
-    return False
+    return max(0.0, time.time() - owner.since_s) if owner.since_s else stood_still_s
 
 
 def state_of(runs: Path, run_id: str) -> RunState:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import statistics
 import time
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +17,11 @@ from simrl import commands
 from simrl.__main__ import main as simrl_main
 from simrl.config import ConfigError
 from simrl.grid import Point, configurations, expand, load_sweep
+from simrl.lock import lock_path, this_process
 from simrl.metrics import UNITS
 from simrl.plots.bar_table import t_quantile_975
 from simrl.results import write_status
 from simrl.run import run, run_folder
-from simrl.run_state import lock_of
 from simrl.seeds import METRICS
 from simrl.sweep_folder import write_runs
 
@@ -111,13 +111,9 @@ def test_status_counts_and_tells_failures(results: Path, tmp_path: Path, capsys:
     failed, running, dead = ids[4:7]
     (output / "runs" / failed).mkdir()
     write_status(output / "runs" / failed, state="failed", run_id=failed, error="Boom: it broke\nat length", wall_s=1.0)
-    for name, pid in ((running, os.getpid()), (dead, 2**22 + 1)):
-        owner = {
-            "host": socket.gethostname(),
-            "pid": pid,
-            "since_s": time.time() - 200,
-        }
-        lock_of(output / "runs", name).write_text(json.dumps(owner))
+    me = replace(this_process(), since_s=time.time() - 200)
+    for name, owner in ((running, me), (dead, replace(me, pid=2**22 + 1))):
+        lock_path(output / "runs" / name).write_text(json.dumps(asdict(owner)))
     code, text = told(capsys, "status", output / "sweeps" / "small")
     assert code == 1
     assert text.splitlines()[2].split() == ["small", "9", "4", "1", "1", "3"]

@@ -9,21 +9,22 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from hydra import initialize_config_dir
-from yaml import YAMLError, safe_load  # type: ignore[import-untyped]
+from yaml import safe_load  # type: ignore[import-untyped]
 
 from simrl.commands import answer
 from simrl.compose import config_folder, points_of
 from simrl.config import ConfigError, SimulationConfig
 from simrl.estimate import BASES, Estimate, estimate, times_of, wall_s
-from simrl.grid import Point, configurations, expand, force, load_sweep, seeds_of
+from simrl.grid import Point, configurations, expand
 from simrl.point_ids import key_of, recall
 from simrl.pool import cores
 from simrl.progress import clock_text
+from simrl.request import parse, requested
 from simrl.run import run_folder
 from simrl.run_state import state_of
 from simrl.text_table import text_table
@@ -72,21 +73,9 @@ def request_of(given: Sequence[str]) -> Request:
 
 
 def _of_file(file: str, given: Sequence[str]) -> Request:
-    settings: dict[str, Any] = {}
-    for argument in given:
-        key, equals, text = argument.partition("=")
-        if not equals or not key:
-            raise ConfigError("argument", argument, "must be key=value")
-        try:
-            settings[key] = safe_load(text) if text else None
-        except YAMLError as error:
-            raise ConfigError(key, text, "is no value; quote it") from error
-    output_dir, resume = Path(str(settings.pop("output_dir", "outputs"))), settings.pop("resume", True)
-    seeds, workers = settings.pop("seeds", None), settings.pop("workers", None)
-    sweep = force(load_sweep(file), settings)
-    if seeds is not None:
-        sweep = replace(sweep, seeds=seeds_of(seeds))
-    return Request(file, expand(sweep), output_dir, _workers("workers", workers), resume is not False)
+    asked = parse(given)
+    points = expand(requested(file, asked))
+    return Request(file, points, asked.output_dir, asked.workers or cores(), asked.resume)
 
 
 def _of_overrides(given: Sequence[str]) -> Request:
