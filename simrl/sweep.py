@@ -91,15 +91,15 @@ class SweepReport(Callback):
             collected = collect_folder(folder)
             if collected is not None:
                 say(f"{len(collected.rows)} runs collected: {', '.join(map(str, collected.files))}")
-        except OSError as error:
-            say(f"the runs are there, but their table cannot be written: {error}")
+        except OSError as trouble:
+            say(f"the runs are there, but their table cannot be written: {trouble}")
             sys.exit(1)
         except Exception:
             say(f"the runs are there, but collecting them failed:\n{traceback.format_exc()}")
             sys.exit(1)
         failed = failures(folder)
-        for run, reason in failed:
-            say(f"failed: {run}: {reason}")
+        for run, error in failed:
+            say(f"failed: {run}: {error}")
         points = SweepReport.started.points if SweepReport.started else []
         missing = sum(not link_path(folder, number).is_symlink() for number in range(len(points)))
         if missing:
