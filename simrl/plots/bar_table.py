@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import pandas as pd
@@ -31,6 +32,7 @@ class Arrangement:
     """Columns with one value throughout, named once for the figure."""
 
 
+@cache
 def t_quantile_975(degrees: int) -> float:
     """97.5 % quantile of Student's t distribution.
 

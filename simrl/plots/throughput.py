@@ -15,6 +15,7 @@ import pandas as pd
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.path import Path
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from simrl.plots import layout, style
@@ -54,6 +55,9 @@ ERROR_BAR = Path(
     [Path.MOVETO, Path.LINETO, Path.MOVETO, Path.LINETO, Path.MOVETO, Path.LINETO],
 )
 """Marker of the legend that looks like an error bar."""
+
+HALO = withStroke(linewidth=3.4, foreground="white")
+"""Around error bars, which stand on dark layers and hatches."""
 
 
 def interval_entry(label: str = ERROR_LABEL) -> Line2D:
@@ -180,7 +184,11 @@ def _draw_marks(axis: Axes, bars: pd.DataFrame, *, upright: bool) -> None:
         effective, ci = float(bar["effective_throughput"]), float(bar["effective_ci95"])
         top = float(bar["total_throughput"])
         if not math.isnan(ci):
-            axis.errorbar(x, effective, ci, color=style.INK, elinewidth=1.2, capsize=2.5, capthick=1.2, zorder=4)
+            interval = axis.errorbar(
+                x, effective, ci, color=style.INK, elinewidth=1.4, capsize=3, capthick=1.4, zorder=4
+            )
+            for part in interval.get_children():
+                part.set_path_effects([HALO])
             top = max(top, effective + ci)
         if effective > NUMBER_PT * (3.6 if upright else 1.7) * token_per_s_per_pt:
             number = axis.annotate(f"{effective:.0f}", (x, 0), (0, 3.5), fontsize=NUMBER_PT, **place)

@@ -1,0 +1,213 @@
+"""Collecting sweeps: the rows of the runs that are there in one table, seeds averaged in another, and the bars."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from simrl.compose import GROUPS, RUN_KEYS
+from simrl.metrics import UNITS
+from simrl.results import BATCHES, SUMMARY, read_status, write_parquet
+from simrl.sweep import SWEEP_FIGURE, SWEEP_TABLE, say
+from simrl.sweep_folder import PlannedRun, SweepFolder, read_folder
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+SEEDS_TABLE = "seeds.parquet"
+ALWAYS = (*UNITS, *GROUPS, "upstream_knob", *RUN_KEYS)
+"""Columns of a run's row that are always kept; of the dotted configuration keys only what was set."""
+MOST_BARS = 200
+"""More configurations than this are no picture."""
+
+
+@dataclass(frozen=True)
+class Collected:
+    """What was collected."""
+
+    rows: pa.Table
+    """One row a run."""
+    seeds: pa.Table | None
+    """One row a configuration; None if runs could not be told apart."""
+    files: tuple[Path, ...]
+    """What was written."""
+    missing: tuple[str, ...]
+    """Runs that are not there whole: missing, running or failed."""
+
+
+def set_keys(points: Sequence[PlannedRun]) -> list[str]:
+    """Return the keys that the runs' overrides set, in order of first appearance, Hydra's own left out."""
+    keys = [override.split("=", 1)[0].lstrip("+~") for point in points for override in point.overrides]
+    return [key for key in dict.fromkeys(keys) if not key.startswith("hydra.")]
+
+
+def whole(run: Path) -> bool:
+    """Return whether a run's result is there."""
+    return (read_status(run) or {}).get("state") == "ok"
+
+
+def _read_rows(sweep: SweepFolder, points: Sequence[PlannedRun], keys: Sequence[str]) -> Iterator[pa.Table]:
+    """Yield the row of each run that is there whole; settings the row does not hold come from the overrides."""
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    kept = [*dict.fromkeys((*ALWAYS, *keys))]
+    for point in points:
+        file = sweep.runs / point.run_id / SUMMARY
+        if not whole(file.parent):
+            continue
+        try:
+            row = pq.ParquetFile(file).read(columns=kept, use_threads=False)
+        except (OSError, pa.ArrowException) as error:
+            say(f"left out, {file} is damaged: {str(error).partition('.')[0]}")
+            continue
+        given = dict(override.split("=", 1) for override in point.overrides if "=" in override)
+        for key in keys:  # measured costs are set, but no columns of a run's row
+            if key not in row.column_names and key in given and key.startswith("hardware.measured"):
+                row = row.append_column(key, pa.array([given[key]]))
+        yield row
+
+
+def _joined(rows: Sequence[pa.Table]) -> pa.Table:
+    """Return the rows as one table; a setting that is a number here and a word there becomes text."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    try:
+        return pa.concat_tables(rows, promote_options="permissive")
+    except (pa.ArrowInvalid, pa.ArrowTypeError):
+        kinds: dict[str, set[Any]] = {}
+        for row in rows:
+            for field in row.schema:
+                kinds.setdefault(field.name, set()).add(field.type)
+        mixed = {name for name, types in kinds.items() if len(types) > 1 and pa.string() in types}
+        return pa.concat_tables([_as_text(row, mixed) for row in rows], promote_options="permissive")
+
+
+def _as_text(row: pa.Table, names: set[str]) -> pa.Table:
+    for name in names & set(row.column_names):
+        values = text_array(row[name].to_pylist())
+        row = row.set_column(row.column_names.index(name), row.schema.field(name).with_type(values.type), values)
+    return row
+
+
+def text_array(values: Sequence[Any]) -> pa.Array:
+    """Return values as texts, nulls kept."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    return pa.array([None if value is None else str(value) for value in values], pa.string())
+
+
+def read_rows(sweeps: Sequence[SweepFolder], more_keys: Sequence[str] = ()) -> pa.Table | None:
+    """Return the rows of all runs that are there whole, each once a sweep; None if there is none.
+
+    The rows carry the block where a sweep has blocks, and the sweep where there are several.
+
+    Args:
+        sweeps: the folders.
+        more_keys: configuration keys to keep beside those that the sweeps set.
+    """
+    keys = [*dict.fromkeys((*set_keys([point for sweep in sweeps for point in sweep.points]), *more_keys))]
+    names = _names(sweeps)
+    parts = []
+    for sweep, name in zip(sweeps, names, strict=True):
+        rows = list(_read_rows(sweep, sweep.points, keys))
+        if not rows:
+            continue
+        part = _joined(rows)
+        blocks = {point.run_id: point.block for point in sweep.points}
+        if any(blocks.values()):
+            part = part.append_column("block", text_array([blocks[run] for run in part["run_id"].to_pylist()]))
+        if len(sweeps) > 1:
+            part = part.append_column("sweep", text_array([name] * len(part)))
+        parts.append(part)
+    return _joined(parts).combine_chunks() if parts else None
+
+
+def _names(sweeps: Sequence[SweepFolder]) -> list[str]:
+    """Return the sweeps' names: the folders', with as much of the path as tells them apart."""
+    names = [sweep.name for sweep in sweeps]
+    return names if len(set(names)) == len(names) else [sweep.folder.as_posix() for sweep in sweeps]
+
+
+def collect(sweeps: Sequence[SweepFolder], output: Path) -> Collected | None:
+    """Write sweep.parquet, seeds.parquet and the bars of the runs that are there; None if no run is.
+
+    Collecting again, or after more runs ended, replaces the files; the same runs give the same bytes.
+
+    Args:
+        sweeps: the folders, see :func:`simrl.sweep_folder.read_folder`.
+        output: folder the files go to.
+    """
+    from simrl.seeds import seeds_table  # noqa: PLC0415
+
+    rows = read_rows(sweeps)
+    if rows is None:
+        return None
+    there = set(rows["run_id"].to_pylist())
+    missing = dict.fromkeys(point.run_id for sweep in sweeps for point in sweep.points if point.run_id not in there)
+    output.mkdir(parents=True, exist_ok=True)
+    _write(rows, output / SWEEP_TABLE)
+    seeds = None
+    files = [output / SWEEP_TABLE]
+    try:
+        seeds = seeds_table(rows)
+        _write(seeds, output / SEEDS_TABLE)
+        files.append(output / SEEDS_TABLE)
+        if len(seeds) <= MOST_BARS:
+            files.append(draw(sweeps, rows, output / SWEEP_FIGURE))
+        else:
+            say(f"no picture: {len(seeds)} configurations are more than {MOST_BARS} bars")
+    except ValueError as error:
+        say(f"no seeds averaged and no picture: {error}")
+    for name in (SEEDS_TABLE, SWEEP_FIGURE):
+        if output / name not in files:
+            (output / name).unlink(missing_ok=True)  # it would show other runs than the table
+    return Collected(rows, seeds, tuple(files), tuple(missing))
+
+
+def collect_folder(folder: Path) -> Collected | None:
+    """Collect one sweep into its own folder, see :func:`collect`."""
+    return collect([read_folder(folder)], folder)
+
+
+def _write(content: pa.Table, path: Path) -> None:
+    aside = path.with_name(path.name + ".part")
+    write_parquet(content, aside)
+    aside.replace(path)
+
+
+def levels_of(sweeps: Sequence[SweepFolder], run_ids: Sequence[str]) -> pd.DataFrame:
+    """Return the trained tokens of runs by staleness: run_id, staleness, tokens."""
+    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    folders = {point.run_id: sweep.runs / point.run_id for sweep in sweeps for point in sweep.points}
+    tables = []
+    for run_id in dict.fromkeys(run_ids):
+        file = pq.ParquetFile(folders[run_id] / BATCHES)
+        tables.append(
+            file.read(columns=["staleness", "tokens"], use_threads=False).append_column(
+                "run_id", pa.array([run_id]).take([0] * file.metadata.num_rows)
+            )
+        )
+    levels = pa.concat_tables(tables).to_pandas()
+    return levels.groupby(["run_id", "staleness"], as_index=False)["tokens"].sum()
+
+
+def draw(sweeps: Sequence[SweepFolder], rows: pa.Table, path: Path) -> Path:
+    """Draw the stacked bars of a table of runs.
+
+    Raises:
+        ValueError: if runs cannot be told apart.
+    """
+    from simrl.plots.style import save  # noqa: PLC0415
+    from simrl.plots.throughput import throughput_bars  # noqa: PLC0415
+
+    summary = rows.to_pandas()
+    keys = set_keys([point for sweep in sweeps for point in sweep.points])
+    summary.attrs["swept"] = [name for name in keys if name in rows.column_names]
+    save(throughput_bars(summary, levels_of(sweeps, rows["run_id"].to_pylist())), path)
+    return path
