@@ -23,6 +23,7 @@ READERS = (
     "pool.py",
     "preflight.py",
     "progress.py",
+    "ray_backend.py",
     "report.py",
     "sweep.py",
 )

@@ -17,7 +17,7 @@ from pathlib import Path
 from yaml import safe_dump  # type: ignore[import-untyped]
 
 from simrl.compose import plain
-from simrl.config import SimulationConfig
+from simrl.config import SimulationConfig, one_of
 from simrl.grid import Point, configurations
 from simrl.point_ids import key_of, recall, remember
 from simrl.progress import Progress
@@ -26,6 +26,7 @@ from simrl.rollout.engine import compile_engine
 from simrl.run import Outcome, run, run_folder
 from simrl.sweep import say
 
+BACKENDS = ("processes", "ray")
 IN_FLIGHT_PER_WORKER = 2
 """Runs handed out at once: enough to keep workers busy, few enough to find the one that killed its worker."""
 DIED = "WorkerDiedError: the process that ran it was killed (out of memory, or a crash in native code)"
@@ -70,6 +71,8 @@ def run_points(
     file: str = "sweep",
     workers: int | None = None,
     resume: bool = True,
+    backend: str = "processes",
+    ray_address: str = "local",
 ) -> list[Outcome]:
     """Run every point of a sweep and return what became of each, in the order of the points.
 
@@ -79,10 +82,15 @@ def run_points(
         file: the sweep's name in messages.
         workers: worker processes; one a core if none is given.
         resume: take results that are there already.
+        backend: processes of this machine, or ray.
+        ray_address: where Ray is, see :func:`simrl.ray_backend.connect`.
 
     Raises:
-        ConfigError: before anything runs, for the first point that cannot be simulated.
+        ConfigError: before anything runs, for the first point that cannot be simulated or a backend that is not there.
     """
+    from simrl import ray_backend  # noqa: PLC0415 - it builds on this file
+
+    one_of("backend", backend, BACKENDS)
     output = Path(output_dir)
     known = recall(output)
     ids = [known.get(key_of(point) or "") for point in points]
@@ -101,13 +109,19 @@ def run_points(
         else:
             jobs[folder.name] = Job(config, points[place].overrides, output, resume, folder)
     names = [run_id for run_id in ids if run_id is not None]
+    if backend == "ray" and jobs:
+        ray_backend.connect(ray_address, workers)
     remember(output, known, ((points[place], names[place]) for place in missing))
     cached = f" ({len(outcomes)} were there before)" if outcomes else ""
     if jobs:
         compile_engine(say)
         longest_first = sorted(jobs.values(), key=lambda job: -job.config.versions)  # a long run must not end alone
         progress = Progress("runs", len(jobs))
-        for outcome in computed(longest_first, min(workers or cores(), len(jobs)), progress):
+        if backend == "ray":
+            ended = ray_backend.computed(longest_first, workers, progress)
+        else:
+            ended = computed(longest_first, min(workers or cores(), len(jobs)), progress)
+        for outcome in ended:
             outcomes[outcome.run_id] = outcome
         progress.end(cached)
     else:

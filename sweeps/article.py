@@ -7,6 +7,7 @@ paired.csv, figures/ and report.html.
     seeds=16            how many loads (or a list, or a range 0..15); default 1
     output_dir=outputs  where runs and the sweep go
     workers=2           processes; default one a core
+    backend=ray         run on Ray, see docs/sweeps_launchers.md; ray.address=auto|ray://host:port|local, default local
     resume=false        compute again what is there
     key=value           any configuration key, for every block: versions=2, hardware=h100, ...
 """
@@ -38,6 +39,8 @@ class Request:
     output_dir: Path
     workers: int | None
     resume: bool
+    backend: str
+    ray_address: str
     settings: Mapping[str, Any]
     """Configuration keys forced on every block."""
 
@@ -63,7 +66,9 @@ def parse(arguments: Sequence[str]) -> Request:
         raise ConfigError("workers", workers, "must be 1 or more")
     if not isinstance(resume, bool):
         raise ConfigError("resume", resume, "must be true or false")
-    return Request(seeds, Path(str(given.pop("output_dir", "outputs"))), workers, resume, given)
+    output_dir = Path(str(given.pop("output_dir", "outputs")))
+    backend, ray_address = str(given.pop("backend", "processes")), str(given.pop("ray.address", "local"))
+    return Request(seeds, output_dir, workers, resume, backend, ray_address, given)
 
 
 def reproduce(request: Request) -> int:
@@ -88,7 +93,15 @@ def reproduce(request: Request) -> int:
     from sweeps.published import read_published  # noqa: PLC0415
 
     file = os.path.relpath(GRID)
-    outcomes = run_points(points, request.output_dir, file=file, workers=request.workers, resume=request.resume)
+    outcomes = run_points(
+        points,
+        request.output_dir,
+        file=file,
+        workers=request.workers,
+        resume=request.resume,
+        backend=request.backend,
+        ray_address=request.ray_address,
+    )
     failed = {outcome.run_id: outcome.error for outcome in outcomes if outcome.state != "ok"}
     for run_id, error in failed.items():
         say(f"failed: {run_id}: {error}")
