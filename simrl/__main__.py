@@ -80,6 +80,12 @@ def main(argv: list[str] | None = None) -> None:
     except OSError as error:
         print(f"simrl: cannot write results: {error}; choose another output_dir", file=sys.stderr)
         sys.exit(BAD_INPUT)
+    except RuntimeError as error:
+        if not type(error).__module__.startswith("submitit"):
+            raise
+        first = str(error).splitlines()[0]
+        say(f"a job died: {first}; its logs are in <sweep>/.submitit; start again: what is finished is kept")
+        sys.exit(1)
 
 
 if __name__ == "__main__":

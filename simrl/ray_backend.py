@@ -25,6 +25,11 @@ from simrl.run import Outcome
 LOCAL = "local"
 OBJECT_STORE_BYTES = 100_000_000
 """Results are files: Ray's own store carries a few kB a run."""
+QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",  # nothing is sent over the network
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # or it warns of accelerators we do not ask for
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # what happens to a run is told by us, in status.json
+}
 CONNECT_S, CANCEL_S, VISIBLE_S = 5.0, 10.0, 10.0
 """How long a cluster may take to answer, a cancelled run to clean up, a finished folder to appear on a network disk."""
 
@@ -40,9 +45,8 @@ def connect(address: str = LOCAL, workers: int | None = None) -> None:
     Raises:
         ConfigError: if Ray is not installed, or no cluster answers.
     """
-    # quiet: no usage statistics over the network, no advice on accelerators
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
     try:
         import ray  # noqa: PLC0415 - an optional extra
     except ImportError as error:
