@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import os
 import sys
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import hydra
 from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
-from omegaconf.errors import OmegaConfBaseException
 
-from simrl.compose import config_folder, explain, typed
-from simrl.config import ConfigError
-from simrl.preflight import check_points
+from simrl import commands
+from simrl.compose import config_folder, typed
+from simrl.ending import FAILED, ended
+from simrl.limits import limits_of
+from simrl.preflight import check_points, search_path
 from simrl.report import run_report
 from simrl.results import read_summary
 from simrl.rollout.engine import compile_engine
-from simrl.run import run
-from simrl.sweep import link_run, say
-
-BAD_INPUT = 2
+from simrl.run import Outcome, run, run_folder
+from simrl.sweep import SweepReport, link_run, say, stop_mark
 
 
 def hydra_files(config: DictConfig) -> dict[str, str]:
@@ -38,54 +37,85 @@ def hydra_files(config: DictConfig) -> dict[str, str]:
 
 def job(config: DictConfig) -> float | None:
     """Run one Hydra job; in a sweep an error stays in the run's status.json and the other runs go on."""
-    simulation = typed(config)
-    outcome = run(simulation, config.output_dir, resume=config.resume, hydra_files=hydra_files(config))
     hydra_config = HydraConfig.get()
-    many = hydra_config.mode == RunMode.MULTIRUN
-    if many:
-        link_run(Path(hydra_config.sweep.dir), hydra_config.job.num, outcome.folder)
-        state = "cached" if outcome.cached else outcome.state
-        say(f"#{hydra_config.job.num} {outcome.run_id}: {state}" + (f": {outcome.error}" if outcome.error else ""))
+    if hydra_config.mode == RunMode.MULTIRUN:
+        return sweep_job(config, Path(hydra_config.sweep.dir), hydra_config.job.num)
+    simulation = typed(config)
+    files, limits = hydra_files(config), limits_of(config)
+    outcome = run(simulation, config.output_dir, resume=config.resume, hydra_files=files, limits=limits)
     if outcome.state != "ok":
-        if not many:
-            say(f"run failed: {outcome.error}")
-            say(f"traceback: {outcome.folder / 'status.json'}")
-            sys.exit(1)
-        return None
+        say(f"run failed: {outcome.error}")
+        say(f"traceback: {outcome.folder / 'status.json'}")
+        sys.exit(FAILED)
     row = read_summary(outcome.folder)
-    if not many:
-        print(run_report(simulation, row))
-        print(f"\n  results{' (computed before)' if outcome.cached else ''}: {outcome.folder}")
+    print(run_report(simulation, row))
+    print(f"\n  results{' (computed before)' if outcome.cached else ''}: {outcome.folder}")
     return float(row["effective_throughput"])
 
 
-def main(argv: list[str] | None = None) -> None:
+def sweep_job(config: DictConfig, sweep_folder: Path, number: int) -> float | None:
+    """Run one job of a sweep and link its run into the sweep's folder; it raises nothing."""
+    simulation, limits = typed(config), limits_of(config)
+    if stop_mark(sweep_folder).exists():
+        return None
+    files = hydra_files(config)
+    try:
+        outcome = run(simulation, config.output_dir, resume=config.resume, hydra_files=files, limits=limits)
+        link_run(sweep_folder, number, outcome.folder)
+    except OSError as error:  # a full disk: what has no link is missed at the end
+        folder = run_folder(simulation, config.output_dir)
+        outcome = Outcome(folder.name, folder, "failed", cached=False, error=f"{type(error).__name__}: {error}")
+    state = "cached" if outcome.cached else outcome.state
+    say(f"#{number} {outcome.run_id}: {state}" + (f": {outcome.error}" if outcome.error else ""))
+    if outcome.state == "ok":
+        return float(read_summary(outcome.folder)["effective_throughput"])
+    if limits.fail_fast:
+        stop_mark(sweep_folder).touch()
+    return None
+
+
+def launch(arguments: list[str]) -> int:
     """Check every point that was asked for, compile the engine, then hand over to Hydra."""
-    given = sys.argv[1:] if argv is None else argv
-    sweeping = [flag for flag in given if flag in ("-m", "--multirun")]
-    arguments = [argument for argument in given if argument not in sweeping] + sweeping  # Hydra wants -m first or last
-    os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come to us as exceptions; we print the one line
     namespace = get_args_parser().parse_args(arguments)
     runs = not (namespace.help or namespace.hydra_help or namespace.cfg or namespace.info)
-    runs = runs and not namespace.shell_completion
+    if runs and not namespace.shell_completion:
+        check_points(namespace.overrides, namespace.config_dir)
+        compile_engine(say)
+    sys.argv[1:] = arguments
     try:
-        if runs:
-            check_points(namespace.overrides, namespace.config_dir)
-            compile_engine(say)
-        sys.argv[1:] = arguments
         hydra.main(config_path=config_folder(), config_name="config", version_base="1.3")(job)()
-    except (ConfigError, HydraException, OmegaConfBaseException) as error:
-        print(f"simrl: {explain(error)}", file=sys.stderr)
-        sys.exit(BAD_INPUT)
-    except OSError as error:
-        print(f"simrl: cannot write results: {error}; choose another output_dir", file=sys.stderr)
-        sys.exit(BAD_INPUT)
+    except BrokenProcessPool:
+        if SweepReport.started is None:
+            raise
+        from simrl.rescue import finish  # noqa: PLC0415 - seldom needed
+
+        finish(SweepReport.started, search_path(namespace.config_dir))
     except RuntimeError as error:
         if not type(error).__module__.startswith("submitit"):
             raise
         first = str(error).splitlines()[0]
         say(f"a job died: {first}; its logs are in <sweep>/.submitit; start again: what is finished is kept")
-        sys.exit(1)
+        return FAILED
+    except (KeyboardInterrupt, OSError):
+        if SweepReport.started is not None:
+            from simrl.rescue import clear_up  # noqa: PLC0415 - seldom needed
+
+            clear_up(SweepReport.started)
+        raise
+    return 0
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Do what the command line asks and leave with its exit code."""
+    given = sys.argv[1:] if argv is None else argv
+    if given and given[0] in commands.NAMES:
+        sys.exit(commands.main(given))
+    sweeping = [flag for flag in given if flag in ("-m", "--multirun")]
+    arguments = [argument for argument in given if argument not in sweeping] + sweeping  # Hydra wants -m first or last
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come to us as exceptions; we print the one line
+    code = ended(lambda: launch(arguments))
+    if code:
+        sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import difflib
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 
 from hydra import compose
@@ -37,7 +38,8 @@ GROUPS: dict[str, type[Any]] = {
     "rollout": RolloutConfig,
     "trainer": TrainerConfig,
 }
-OUTPUT_KEYS = ("output_dir", "resume")
+OUTPUT_KEYS = ("output_dir", "resume", "run", "fail_fast")
+"""What a run's result does not depend on, and so its identity neither."""
 RUN_KEYS = ("seed", "versions", "groups_per_batch", "group_size")
 
 
@@ -57,6 +59,7 @@ def _register() -> None:
         OmegaConf.set_readonly(node, None)  # OmegaConf takes frozen dataclasses for constants; here files fill them
         ConfigStore.instance().store(group=f"{group}/schema", name=name, node=node)
     OmegaConf.register_new_resolver("minus", lambda a, b: a - b, replace=True)
+    OmegaConf.register_new_resolver("random", lambda: token_hex(4), use_cache=True, replace=True)  # names, no results
 
 
 _register()

@@ -3,6 +3,7 @@
 ::
 
     seeds: 4                      # seeds 0 to 3; or a list
+    run: {timeout_s: 600}         # how runs are carried out (run.retries and fail_fast as well); may be left out
     shared: {versions: 10}        # for every block
     blocks:
       areal: {framework: areal, framework.eta: 0..5}
@@ -26,11 +27,12 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped] # what OmegaConf reads files with
 
-from simrl.compose import compose_point, config_folder, explain, typed
+from simrl.compose import OUTPUT_KEYS, compose_point, config_folder, explain, typed
 from simrl.config import ConfigError, SimulationConfig
+from simrl.limits import Limits, limits_of
 from simrl.simulation import prepare
 
-KEYS = ("seeds", "shared", "blocks")
+KEYS = ("seeds", "run", "fail_fast", "shared", "blocks")
 RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)")
 BARE = re.compile(r"[A-Za-z0-9_./:+-]+")
 """Text that Hydra's override grammar takes without quotes."""
@@ -48,6 +50,8 @@ class Sweep:
     """Override key -> value, list or range, for every block."""
     blocks: Mapping[str, Mapping[str, Any]]
     """Block -> the same for this block; a block's own value wins over a shared one."""
+    limits: Limits = Limits()  # noqa: RUF009 - a constant
+    """How its runs are carried out."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,11 @@ def sweep_of(content: Any, file: str) -> Sweep:
     for name, block in {"shared": shared, **{f"blocks.{key}": value for key, value in blocks.items()}}.items():
         if not isinstance(block, dict):
             raise ConfigError(f"{file}: {name}", block, "must be a mapping of override key to value, list or range")
-    return Sweep(file, seeds_of(content.get("seeds", 1), f"{file}: seeds"), shared, blocks)
+        for key in block:
+            if str(key).partition(".")[0] in OUTPUT_KEYS:
+                raise ConfigError(f"{file}: {name}.{key}", block[key], "is no run's own; state it for the whole sweep")
+    seeds = seeds_of(content.get("seeds", 1), f"{file}: seeds")
+    return Sweep(file, seeds, shared, blocks, limits_of(content))
 
 
 def seeds_of(value: Any, key: str = "seeds") -> tuple[int, ...]:

@@ -17,7 +17,12 @@ READERS = (
     "plots",
     "__main__.py",
     "calibrate.py",
+    "collection.py",
+    "commands",
+    "ending.py",
     "grid.py",
+    "limits.py",
+    "lock.py",
     "mechanism_table.py",
     "point_ids.py",
     "pool.py",
@@ -25,7 +30,10 @@ READERS = (
     "progress.py",
     "ray_backend.py",
     "report.py",
+    "request.py",
+    "rescue.py",
     "sweep.py",
+    "worker.py",
 )
 
 

@@ -6,9 +6,9 @@ configuration files and the libraries it was computed with, which a digest at th
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
-import os
 from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -16,6 +16,7 @@ from pathlib import Path
 from simrl.compose import config_folder
 from simrl.grid import Point
 from simrl.identity import code_digest
+from simrl.results import whole_file
 
 FILE = "point_ids.json"
 OUTSIDE = ("trace", "hydra.", "${")
@@ -53,7 +54,9 @@ def remember(output_dir: Path, known: Mapping[str, str], composed: Iterable[tupl
     fresh = {key: run_id for point, run_id in composed if (key := key_of(point)) is not None}
     if not fresh:
         return
-    output_dir.mkdir(parents=True, exist_ok=True)
-    aside = output_dir / f".{FILE}.{os.getpid()}"
-    aside.write_text(json.dumps({"basis": basis(), "ids": {**known, **fresh}}, indent=0))
-    aside.replace(output_dir / FILE)
+    try:
+        with whole_file(output_dir / FILE) as aside:
+            aside.write_text(json.dumps({"basis": basis(), "ids": {**known, **fresh}}, indent=0))
+    except OSError as error:
+        if error.errno != errno.ENOSPC:  # on a full disk the ids are computed again another time
+            raise

@@ -5,13 +5,14 @@ The engine is compiled here before a worker starts, so that workers load machine
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from multiprocessing import get_context
+from dataclasses import dataclass, replace
+from multiprocessing.connection import wait
 from pathlib import Path
 
 from yaml import safe_dump  # type: ignore[import-untyped]
@@ -19,16 +20,20 @@ from yaml import safe_dump  # type: ignore[import-untyped]
 from simrl.compose import plain
 from simrl.config import SimulationConfig, one_of
 from simrl.grid import Point, configurations
+from simrl.limits import Limits, overtime
+from simrl.lock import lock_path, release_dead, run_lock
 from simrl.point_ids import key_of, recall, remember
 from simrl.progress import Progress
-from simrl.results import read_status, whole_folder, write_status
+from simrl.results import is_ok, whole_folder, write_status
 from simrl.rollout.engine import compile_engine
-from simrl.run import Outcome, run, run_folder
+from simrl.run import NOT_STARTED, Outcome, run, run_folder
 from simrl.sweep import say
+from simrl.worker import DiedError, Worker
 
 BACKENDS = ("processes", "ray")
-IN_FLIGHT_PER_WORKER = 2
-"""Runs handed out at once: enough to keep workers busy, few enough to find the one that killed its worker."""
+"""What runs can be computed in."""
+GRACE_S = 5.0
+"""How long a worker whose run took too long has to say so before it is killed."""
 DIED = "WorkerDiedError: the process that ran it was killed (out of memory, or a crash in native code)"
 
 EDITED = "CodeChangedError: simrl's files were edited while the sweep ran, so this run is another one; start it again"
@@ -43,6 +48,9 @@ class Job:
     output_dir: Path
     resume: bool
     folder: Path
+    limits: Limits = Limits()  # noqa: RUF009 - a constant
+    tried: int = 0
+    """Tries there were before, in workers that died."""
 
 
 def cores() -> int:
@@ -50,13 +58,21 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def compute(job: Job) -> Outcome:
-    """Compute one run; a worker's whole work."""
+def compute(job: Job, on_try: Callable[[int], None] | None = None) -> Outcome:
+    """Compute one run; a worker's whole work. *on_try* hears the number of each try when it begins."""
     files = {
         "config.yaml": safe_dump(plain(job.config), sort_keys=False),
         "overrides.yaml": safe_dump(list(job.overrides)),
     }
-    outcome = run(job.config, job.output_dir, resume=job.resume, hydra_files=files)
+    outcome = run(
+        job.config,
+        job.output_dir,
+        resume=job.resume,
+        hydra_files=files,
+        limits=job.limits,
+        tried=job.tried,
+        on_try=on_try,
+    )
     return (
         outcome
         if outcome.run_id == job.folder.name
@@ -71,6 +87,7 @@ def run_points(
     file: str = "sweep",
     workers: int | None = None,
     resume: bool = True,
+    limits: Limits = Limits(),  # noqa: B008 - a constant
     backend: str = "processes",
     ray_address: str = "local",
 ) -> list[Outcome]:
@@ -82,7 +99,8 @@ def run_points(
         file: the sweep's name in messages.
         workers: worker processes; one a core if none is given.
         resume: take results that are there already.
-        backend: processes of this machine, or ray.
+        limits: the time of a try, how many tries there are, and whether a failure stops the sweep.
+        backend: one of :data:`BACKENDS`.
         ray_address: where Ray is, see :func:`simrl.ray_backend.connect`.
 
     Raises:
@@ -95,7 +113,7 @@ def run_points(
     known = recall(output)
     ids = [known.get(key_of(point) or "") for point in points]
     there = {run_id: output / "runs" / run_id for run_id in dict.fromkeys(ids) if run_id and resume}
-    outcomes = {run_id: Outcome(run_id, folder, "ok", cached=True) for run_id, folder in there.items() if _ok(folder)}
+    outcomes = {run_id: Outcome(run_id, folder, "ok", cached=True) for run_id, folder in there.items() if is_ok(folder)}
     missing = [place for place, run_id in enumerate(ids) if run_id not in outcomes]
     configs = configurations([points[place] for place in missing], file)
     jobs: dict[str, Job] = {}
@@ -104,10 +122,10 @@ def run_points(
         ids[place] = folder.name
         if folder.name in outcomes or folder.name in jobs:
             continue
-        if resume and _ok(folder):
+        if resume and is_ok(folder):
             outcomes[folder.name] = Outcome(folder.name, folder, "ok", cached=True)
         else:
-            jobs[folder.name] = Job(config, points[place].overrides, output, resume, folder)
+            jobs[folder.name] = Job(config, points[place].overrides, output, resume, folder, limits)
     names = [run_id for run_id in ids if run_id is not None]
     if backend == "ray" and jobs:
         ray_backend.connect(ray_address, workers)
@@ -115,85 +133,117 @@ def run_points(
     cached = f" ({len(outcomes)} were there before)" if outcomes else ""
     if jobs:
         compile_engine(say)
-        longest_first = sorted(jobs.values(), key=lambda job: -job.config.versions)  # a long run must not end alone
+        # a long run must not end alone
+        waiting = deque(sorted(jobs.values(), key=lambda job: -job.config.versions))
         progress = Progress("runs", len(jobs))
         if backend == "ray":
-            ended = ray_backend.computed(longest_first, workers, progress)
+            coming = ray_backend.computed(waiting, workers, progress)
         else:
-            ended = computed(longest_first, min(workers or cores(), len(jobs)), progress)
-        for outcome in ended:
+            coming = computed(waiting, min(workers or cores(), len(jobs)), progress)
+        for outcome in coming:
             outcomes[outcome.run_id] = outcome
+            if limits.fail_fast and outcome.state != "ok":
+                waiting.clear()
         progress.end(cached)
     else:
         say(f"nothing to run{cached}")
+    for job in jobs.values():
+        unstarted = Outcome(job.folder.name, job.folder, NOT_STARTED, cached=False)
+        outcomes.setdefault(job.folder.name, unstarted)
     return [outcomes[run_id] for run_id in names]
 
 
-def _ok(folder: Path) -> bool:
-    """Return whether a run's whole result is there."""
-    status = read_status(folder)
-    return status is not None and status["state"] == "ok"
+def computed(waiting: deque[Job], workers: int, progress: Progress) -> Iterator[Outcome]:
+    """Yield the outcome of every job as it comes, in no order.
 
+    A worker's death, by its own doing or because its run took too long, costs one try of its run alone.
 
-def computed(jobs: Sequence[Job], workers: int, progress: Progress) -> Iterable[Outcome]:
-    """Yield the outcome of every job as it comes.
-
-    A worker's death breaks its whole pool. The few runs that were handed out then run again, one at a time; the one
-    whose worker dies again is marked failed, and a new pool takes the rest.
+    Args:
+        waiting: the jobs, taken from the left as workers come free; whoever empties it stops the sweep when the runs
+            under way have ended.
+        workers: processes.
+        progress: counts the runs.
     """
-    waiting = list(reversed(jobs))
-    while waiting:
-        suspects = []
-        for job, outcome in _pooled(waiting, workers, workers * IN_FLIGHT_PER_WORKER):
-            if outcome is None:
-                suspects.append(job)
-                continue
-            progress.step(failed=outcome.state != "ok")
-            yield outcome
-        while suspects:
-            for job, outcome in _pooled(suspects, workers=1, at_once=1):
-                ended = failed(job, DIED) if outcome is None else outcome
-                progress.step(failed=ended.state != "ok")
-                yield ended
+    crew: list[Worker[Job, Outcome]] = []
+    hurry = True
+    try:
+        while waiting or any(worker.task for worker in crew):
+            while waiting and len(crew) < workers:
+                crew.append(Worker(compute))
+            for worker in crew:
+                if waiting and worker.task is None:
+                    worker.take(_next(waiting))
+            for worker in _heard([worker for worker in crew if worker.task]):
+                outcome = _news(worker, waiting)
+                if worker.process.exitcode is not None:
+                    crew.remove(worker)
+                if outcome is not None:
+                    progress.step(failed=outcome.state != "ok")
+                    yield outcome
+        hurry = False
+    finally:
+        Worker.dismiss(crew, hurry=hurry)
+        for runs in {worker.task.folder.parent for worker in crew if worker.task}:
+            release_dead(runs)
 
 
-def _pooled(waiting: list[Job], workers: int, at_once: int) -> Iterable[tuple[Job, Outcome | None]]:
-    """Take jobs from the end of *waiting*; yield each with its outcome, or with None if the pool broke under it.
+def _next(waiting: deque[Job]) -> Job:
+    """Take the first job that no other process is at, if there is one, so that two sweeps at once share the work."""
+    for _ in range(len(waiting) - 1):
+        if not lock_path(waiting[0].folder).exists():
+            break
+        waiting.rotate(-1)
+    return waiting.popleft()
 
-    Ends when the pool breaks; what was not handed out by then stays in *waiting*.
+
+def _heard(busy: Sequence[Worker[Job, Outcome]]) -> list[Worker[Job, Outcome]]:
+    """Wait until a worker says something or is to be killed; return those."""
+    until_s = min((_deadline_s(worker) for worker in busy), default=math.inf)
+    timeout_s = None if until_s == math.inf else max(0.0, until_s - time.monotonic())
+    speaking = wait([worker.pipe for worker in busy], timeout_s)
+    now_s = time.monotonic()
+    return [worker for worker in busy if worker.pipe in speaking or _deadline_s(worker) <= now_s]
+
+
+def _deadline_s(worker: Worker[Job, Outcome]) -> float:
+    """Return when the try under way has had its time, by the monotonic clock; an alarm in the worker comes first."""
+    timeout_s = worker.task.limits.timeout_s if worker.task else None
+    return math.inf if timeout_s is None else worker.try_began_s + timeout_s + GRACE_S
+
+
+def _news(worker: Worker[Job, Outcome], waiting: deque[Job]) -> Outcome | None:
+    """Take in what a worker says; return its run's outcome if there is one.
+
+    A run whose worker is gone waits for another try, or has failed.
     """
-    # spawn: nothing of this process's threads and locks is copied, and it works alike on every system
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        in_flight: dict[Future[Outcome], Job] = {}
-        broken = False
-        try:
-            while in_flight or (waiting and not broken):
-                while waiting and not broken and len(in_flight) < at_once:
-                    try:
-                        future = pool.submit(compute, waiting[-1])
-                    except BrokenProcessPool:
-                        broken = True
-                    else:
-                        in_flight[future] = waiting.pop()
-                finished, _ = wait(in_flight, return_when=FIRST_COMPLETED)
-                for future in finished:
-                    job = in_flight.pop(future)
-                    try:
-                        outcome = future.result()
-                    except BrokenProcessPool:
-                        broken = True
-                        yield job, None
-                    except Exception as error:  # one run's trouble, a full disk for example
-                        yield job, failed(job, f"{type(error).__name__}: {error}")
-                    else:
-                        yield job, outcome
-        except BaseException:
-            pool.shutdown(wait=True, cancel_futures=True)
-            raise
+    job = worker.task
+    assert job is not None
+    silent = not worker.pipe.poll()
+    try:
+        said = None if silent else worker.answer()
+        reason = f"TimeLimitError: {overtime(job.limits.timeout_s or 0)}; its process had to be killed"
+    except DiedError:
+        silent, said, reason = True, None, DIED
+    if silent:
+        worker.kill()
+        worker.task = None
+        tries = max(worker.tries, job.tried + 1)
+        if tries > job.limits.retries:
+            return failed(job, reason, tries)
+        waiting.appendleft(replace(job, tried=tries))
+        return None
+    if said is None:
+        return None
+    worker.task = None
+    return failed(job, said, max(worker.tries, job.tried + 1)) if isinstance(said, str) else said
 
 
-def failed(job: Job, error: str) -> Outcome:
+def failed(job: Job, error: str, attempts: int = 1) -> Outcome:
     """Record in status.json, as far as the disk takes it, that a run failed outside itself."""
-    with suppress(OSError), whole_folder(job.folder) as folder:
-        write_status(folder, state="failed", run_id=job.folder.name, error=error, traceback=None, wall_s=None)
+    with suppress(OSError), run_lock(job.folder):
+        if is_ok(job.folder) and job.resume:  # another process has computed it meanwhile
+            return Outcome(job.folder.name, job.folder, "ok", cached=True)
+        with whole_folder(job.folder) as folder:
+            status = {"state": "failed", "run_id": job.folder.name, "error": error, "attempts": attempts}
+            write_status(folder, **status, traceback=None, wall_s=None)
     return Outcome(job.folder.name, job.folder, "failed", cached=False, error=error)

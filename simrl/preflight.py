@@ -11,9 +11,15 @@ from omegaconf import DictConfig
 
 from simrl.compose import compose_point, config_folder, points_of, typed
 from simrl.config import ConfigError
+from simrl.limits import limits_of
 from simrl.simulation import prepare
 
 SUBMITIT = "hydra_plugins.hydra_submitit_launcher"
+
+
+def search_path(config_dir: str | None) -> list[str]:
+    """Return the override that lets Hydra find a user's own options, if they gave a folder of them."""
+    return [f"hydra.searchpath=[file://{Path(config_dir).absolute()}]"] if config_dir else []
 
 
 def check_points(overrides: list[str], config_dir: str | None = None) -> int:
@@ -23,12 +29,13 @@ def check_points(overrides: list[str], config_dir: str | None = None) -> int:
         ConfigError: for the first point that cannot be simulated.
     """
     check_launcher(overrides)
-    search = [f"hydra.searchpath=[file://{Path(config_dir).absolute()}]"] if config_dir else []
     with initialize_config_dir(config_folder(), version_base="1.3"):
         points = points_of(overrides)
         bases: dict[tuple[str, ...], DictConfig] = {}
         for point in points:
-            prepare(typed(compose_point([*search, *point], bases)))
+            composed = compose_point([*search_path(config_dir), *point], bases)
+            limits_of(composed)
+            prepare(typed(composed))
     return len(points)
 
 

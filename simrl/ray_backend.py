@@ -10,19 +10,23 @@ import logging
 import os
 import socket
 import time
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from simrl.config import ConfigError
-from simrl.pool import DIED, IN_FLIGHT_PER_WORKER, Job, compute, cores, failed
+from simrl.lock import release_dead
+from simrl.pool import DIED, Job, compute, cores, failed
 from simrl.progress import Progress
 from simrl.results import read_status
 from simrl.run import Outcome
 
 LOCAL = "local"
+IN_FLIGHT_PER_CPU = 2
+"""Runs handed out at once: enough to keep the cluster busy, and to let it grow if it can."""
 OBJECT_STORE_BYTES = 100_000_000
 """Results are files: Ray's own store carries a few kB a run."""
 QUIET = {
@@ -75,11 +79,13 @@ def knock(address: str) -> None:
         socket.create_connection((host, int(port)), CONNECT_S).close()
 
 
-def computed(jobs: Sequence[Job], workers: int | None, progress: Progress) -> Iterable[Outcome]:
+def computed(waiting: deque[Job], workers: int | None, progress: Progress) -> Iterator[Outcome]:
     """Yield the outcome of every job as it comes, then leave Ray; :func:`connect` comes first.
 
+    A worker's or a node's death costs one try of its run alone.
+
     Args:
-        jobs: the runs, in the order they are handed out.
+        waiting: the jobs, taken from the left; whoever empties it stops the sweep when the runs under way have ended.
         workers: runs at once; as many as the cluster has CPUs if none is given.
         progress: counts them.
 
@@ -91,13 +97,12 @@ def computed(jobs: Sequence[Job], workers: int | None, progress: Progress) -> It
 
     task = ray.remote(num_cpus=1, max_retries=0)(compute_in)
     here = Path.cwd()
-    waiting = list(reversed(jobs))
-    at_once = workers or int(ray.cluster_resources().get("CPU", 1)) * IN_FLIGHT_PER_WORKER
+    at_once = workers or int(ray.cluster_resources().get("CPU", 1)) * IN_FLIGHT_PER_CPU
     in_flight: dict[Any, Job] = {}
     try:
         while waiting or in_flight:
             while waiting and len(in_flight) < at_once:
-                job = waiting.pop()
+                job = waiting.popleft()
                 in_flight[task.remote(job, here)] = job
             finished, _ = ray.wait(list(in_flight))
             for reference in finished:
@@ -105,17 +110,23 @@ def computed(jobs: Sequence[Job], workers: int | None, progress: Progress) -> It
                 try:
                     outcome = seen(job, ray.get(reference))
                 except RayTaskError as error:  # raised around the run: a full disk, a folder that is not on that node
-                    outcome = failed(job, f"{type(error.cause).__name__}: {error.cause}")
+                    outcome = failed(job, f"{type(error.cause).__name__}: {error.cause}", job.tried + 1)
                 except RayError:  # the worker or its node died, or memory ran out
-                    outcome = failed(job, DIED)
+                    if job.tried < job.limits.retries:
+                        waiting.appendleft(replace(job, tried=job.tried + 1))
+                        continue
+                    outcome = failed(job, DIED, job.tried + 1)
                 progress.step(failed=outcome.state != "ok")
                 yield outcome
     finally:
         for reference in in_flight:
             ray.cancel(reference, force=False)  # the run itself removes what it has half written
-        with suppress(RayError):
-            ray.wait(list(in_flight), num_returns=len(in_flight), timeout=CANCEL_S) if in_flight else None
+        if in_flight:
+            with suppress(RayError):
+                ray.wait(list(in_flight), num_returns=len(in_flight), timeout=CANCEL_S)
         ray.shutdown()
+        for runs in {job.folder.parent for job in in_flight.values()}:
+            release_dead(runs)
 
 
 def compute_in(job: Job, folder: Path) -> Outcome:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -204,7 +205,10 @@ def summary_column(name: str, value: Any) -> Any:
 
 @contextmanager
 def whole_folder(target: Path) -> Iterator[Path]:
-    """Give a folder beside *target* to write to; it becomes *target* when whole and leaves no trace otherwise."""
+    """Give a folder beside *target* to write to; it becomes *target* when whole and leaves no trace otherwise.
+
+    The run's lock must be held: nobody else may replace *target* meanwhile.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     aside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     aside.chmod(0o755)  # mkdtemp's 0700 would lock out the others on a shared file system
@@ -219,6 +223,18 @@ def whole_folder(target: Path) -> Iterator[Path]:
             aside.replace(target)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
+
+
+@contextmanager
+def whole_file(target: Path) -> Iterator[Path]:
+    """Give a file beside *target* to write to; it becomes *target* when whole and leaves no trace otherwise."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    aside = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        yield aside
+        aside.replace(target)
+    finally:
+        aside.unlink(missing_ok=True)
 
 
 def write_parquet(content: pa.Table, path: Path) -> None:
@@ -253,6 +269,12 @@ def read_status(folder: Path) -> dict[str, Any] | None:
     except (FileNotFoundError, json.JSONDecodeError):
         return None
     return None if status.get("state") == "ok" and not (folder / SUMMARY).is_file() else status
+
+
+def is_ok(folder: Path) -> bool:
+    """Return whether a run's whole result is there."""
+    status = read_status(folder)
+    return status is not None and status["state"] == "ok"
 
 
 def read_summary(folder: Path) -> dict[str, Any]:

@@ -10,11 +10,11 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from simrl.collection import collect
 from simrl.config import ConfigError
 from simrl.grid import expand, force, load_sweep
 from simrl.plots.tables import ArticleTables
 from sweeps.article import GRID, main, parse
-from sweeps.collection import collect
 from sweeps.comparison import compare, judge, tally
 from sweeps.conclusions import CONCLUSIONS, conclusions_table, paired_table
 from sweeps.loads import COLUMNS, Load, loads_of

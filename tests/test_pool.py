@@ -7,6 +7,7 @@ import json
 import os
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -34,14 +35,14 @@ def parquet_bytes(outcomes: list[Outcome]) -> dict[str, bytes]:
     return {f"{o.run_id}/{file.name}": file.read_bytes() for o in outcomes for file in o.folder.glob("*.parquet")}
 
 
-def kill_victim(job: simrl.pool.Job) -> Outcome:
+def kill_victim(job: simrl.pool.Job, on_try: Callable[[int], None]) -> Outcome:
     """Compute a run; the victim's process is killed as an out-of-memory killer would."""
     if job.config.seed == VICTIM:
         os.kill(os.getpid(), signal.SIGKILL)
-    return compute(job)
+    return compute(job, on_try)
 
 
-def fail_victim(job: simrl.pool.Job) -> Outcome:
+def fail_victim(job: simrl.pool.Job, on_try: Callable[[int], None]) -> Outcome:
     """Compute a run; in the victim's simulation an exception is raised, and around another run the disk is full."""
 
     def explode(_: object) -> None:
@@ -53,7 +54,7 @@ def fail_victim(job: simrl.pool.Job) -> Outcome:
     if job.config.seed == VICTIM:
         simrl.run.simulate = explode  # type: ignore[assignment]
     try:
-        return compute(job)
+        return compute(job, on_try)
     finally:
         simrl.run.simulate = kept
 
@@ -81,7 +82,7 @@ def test_a_run_in_two_blocks_is_computed_once_and_a_cached_one_never(
     again = run_points(points, tmp_path, workers=1)
     assert [outcome.cached for outcome in again] == [True, False, True, False]
     assert "1 of 1 runs" in capfd.readouterr().err
-    monkeypatch.setattr(simrl.pool, "ProcessPoolExecutor", None)
+    monkeypatch.setattr(simrl.pool, "Worker", None)
     assert all(outcome.cached for outcome in run_points(points, tmp_path))
 
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from simrl.grid import Point
 from simrl.plots.tables import ArticleTables
-from simrl.results import BATCHES, SUMMARY, write_parquet
+from simrl.results import BATCHES, SUMMARY, whole_file, write_parquet
 from simrl.run import Outcome
 
 SWEEP, LEVELS = "sweep.parquet", "levels.parquet"
@@ -41,12 +41,10 @@ def collect(points: Sequence[Point], outcomes: Sequence[Outcome], folder: Path, 
             names = pa.array([run_id] * len(level))
             levels.append(pa.table([names, level["staleness"], level["tokens_sum"]], ["run_id", "staleness", "tokens"]))
         summary = pa.concat_tables(rows, promote_options="default")
-        summary = summary.append_column("block", pa.array(list(blocks.values())))
-        folder.mkdir(parents=True, exist_ok=True)
+        summary = summary.add_column(0, "block", pa.array(list(blocks.values())))
         for name, content in ((LEVELS, pa.concat_tables(levels)), (SWEEP, summary)):
-            aside = folder / f".{name}.part"
-            write_parquet(content, aside)
-            aside.replace(folder / name)
+            with whole_file(folder / name) as aside:
+                write_parquet(content, aside)
     return ArticleTables(pd.read_parquet(folder / SWEEP), pd.read_parquet(folder / LEVELS), runs)
 
 

@@ -1,0 +1,92 @@
+"""Run every point of a YAML sweep file that was not run before, and leave one table of them."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from simrl.config import ConfigError
+from simrl.ending import FAILED, ended
+from simrl.request import KEYS, Carried, carry_out, parse
+from simrl.run import NOT_STARTED
+from simrl.sweep import SWEEP_FIGURE, SWEEP_TABLE, say
+
+if TYPE_CHECKING:
+    from simrl.plots.tables import ArticleTables
+
+STATES = ("ok", "cached", "failed", NOT_STARTED)
+MOST_BARS = 100
+"""Configurations beyond which one figure of bars shows nothing any more."""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = f"key=value arguments:\n{KEYS}"
+    parser.add_argument("file", help="the sweep: see simrl/grid.py and docs/sweeps.md for what it may say")
+    parser.add_argument("settings", nargs="*", metavar="key=value", help="see below")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Run, collect and draw a sweep; return 0, 1 if a run failed, 2 for bad input, 130 or 143 when interrupted."""
+    return ended(lambda: _sweep(options))
+
+
+def _sweep(options: argparse.Namespace) -> int:
+    request = parse(options.settings)
+    stem = Path(options.file).stem
+    if "=" in options.file:
+        raise ConfigError("FILE", options.file, "must be a sweep file; key=value arguments follow it")
+    carried = carry_out(options.file, request)
+    folder = request.output_dir / "sweeps" / stem
+    if carried.any_ok:
+        from simrl.collection import collect  # noqa: PLC0415 - workers read this file too: no pandas up there
+
+        tables = collect(carried.points, carried.outcomes, folder, request.output_dir / "runs")
+        _draw(carried, tables, folder)
+    print(_as_json(carried, folder) if options.json else _as_text(carried, folder))  # noqa: T201
+    return 0 if carried.all_ok else FAILED
+
+
+def _draw(carried: Carried, tables: ArticleTables, folder: Path) -> None:
+    """Draw the throughput bars, unless there are too many or nothing tells them apart."""
+    from simrl.plots.bar_table import config_columns  # noqa: PLC0415 - pandas and matplotlib load for tables alone
+    from simrl.plots.style import save  # noqa: PLC0415
+    from simrl.plots.throughput import throughput_bars  # noqa: PLC0415
+
+    keys = dict.fromkeys([*carried.sweep.shared, *(key for block in carried.sweep.blocks.values() for key in block)])
+    summary = tables.summary
+    summary.attrs["swept"] = [key for key in keys if key in summary.columns]
+    bars = len(summary[config_columns(summary)].astype(str).drop_duplicates())
+    if bars > MOST_BARS:
+        say(f"{bars} configurations are too many for one figure of bars: no {SWEEP_FIGURE}")
+        return
+    save(throughput_bars(summary, tables.levels), folder / SWEEP_FIGURE)
+
+
+def _as_text(carried: Carried, folder: Path) -> str:
+    rows: list[tuple[str, ...]] = [("block", *STATES)]
+    for block in carried.sweep.blocks:
+        counts = carried.states(block)
+        rows.append((block, *(str(counts[state]) for state in STATES)))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(
+            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        )
+        for row in rows
+    ]
+    return "\n".join([*lines, "", f"{folder}/: {_made(folder)}"])
+
+
+def _as_json(carried: Carried, folder: Path) -> str:
+    blocks = {block: {state: carried.states(block)[state] for state in STATES} for block in carried.sweep.blocks}
+    failed = {o.run_id: o.error for o in carried.outcomes if o.state == "failed"}
+    return json.dumps({"folder": str(folder), "blocks": blocks, "failed": failed}, indent=2)
+
+
+def _made(folder: Path) -> str:
+    return ", ".join(name for name in (SWEEP_TABLE, SWEEP_FIGURE) if (folder / name).exists()) or "nothing"

@@ -1,0 +1,139 @@
+"""What a command line asks of a YAML sweep: ``key=value`` arguments, those of the sweep itself and any other.
+
+seeds=16            how many loads (or a list, or a range 0..15)
+output_dir=outputs  where runs and the sweep go
+workers=2           processes; default one a core
+resume=false        compute again what is there
+run.timeout_s=60    longest time of one try of a run
+run.retries=1       how often a failed run is tried again
+fail_fast=true      once a run failed, start no other
+backend=processes   what runs are computed in: processes of this machine, or ray
+ray.address=local   where Ray is: local starts it here, auto, host:port or ray://host:port find a cluster
+key=value           any configuration key, for every block: versions=2, hardware=h100, ...
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from yaml import YAMLError, safe_load  # type: ignore[import-untyped]
+
+from simrl.config import ConfigError
+from simrl.grid import Point, Sweep, expand, force, load_sweep, seeds_of
+from simrl.limits import FIELDS
+from simrl.pool import run_points
+from simrl.run import NOT_STARTED, Outcome
+from simrl.sweep import say
+
+KEYS = __doc__.split("\n\n", 1)[1]
+"""The arguments explained, for ``--help``."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the command line asks for."""
+
+    seeds: tuple[int, ...] | None
+    output_dir: Path
+    workers: int | None
+    resume: bool
+    limits: Mapping[str, Any]
+    """Fields of :class:`simrl.limits.Limits` that win over the sweep file's."""
+    backend: str
+    ray_address: str
+    settings: Mapping[str, Any]
+    """Configuration keys forced on every block."""
+
+
+def parse(arguments: Sequence[str]) -> Request:
+    """Return what *arguments* ask for.
+
+    Raises:
+        ConfigError: for an argument that is no ``key=value``, or a value that cannot be.
+    """
+    given: dict[str, Any] = {}
+    for argument in arguments:
+        key, equals, text = argument.partition("=")
+        if not equals or not key:
+            raise ConfigError("argument", argument, "must be key=value; --help tells which")
+        try:
+            given[key] = safe_load(text) if text else None
+        except YAMLError as error:
+            raise ConfigError(key, text, "is no value; quote it") from error
+    seeds = seeds_of(given.pop("seeds")) if "seeds" in given else None
+    workers, resume = given.pop("workers", None), given.pop("resume", True)
+    if workers is not None and (not isinstance(workers, int) or isinstance(workers, bool) or workers < 1):
+        raise ConfigError("workers", workers, "must be 1 or more")
+    if not isinstance(resume, bool):
+        raise ConfigError("resume", resume, "must be true or false")
+    output_dir = Path(str(given.pop("output_dir", "outputs")))
+    backend, ray_address = str(given.pop("backend", "processes")), str(given.pop("ray.address", "local"))
+    limits = {field: given.pop(key) for key, field in FIELDS.items() if key in given}
+    return Request(seeds, output_dir, workers, resume, limits, backend, ray_address, given)
+
+
+def requested(file: str | Path, request: Request) -> Sweep:
+    """Return a file's sweep as the command line wants it.
+
+    Raises:
+        ConfigError: if the file says something that is no sweep, or the request does not fit.
+    """
+    sweep = force(load_sweep(file), request.settings)
+    seeds = sweep.seeds if request.seeds is None else request.seeds
+    return replace(sweep, seeds=seeds, limits=replace(sweep.limits, **request.limits))
+
+
+@dataclass(frozen=True)
+class Carried:
+    """A sweep that was carried out."""
+
+    sweep: Sweep
+    points: Sequence[Point]
+    outcomes: Sequence[Outcome]
+    """What became of each point."""
+
+    def states(self, block: str | None = None) -> Counter[str]:
+        """Return how many points, of one block or of all, are cached, ok, failed or not started."""
+        pairs = zip(self.points, self.outcomes, strict=True)
+        return Counter("cached" if o.cached else o.state for point, o in pairs if block in (None, point.block))
+
+    @property
+    def any_ok(self) -> bool:
+        """Whether there is a result at all."""
+        return any(outcome.state == "ok" for outcome in self.outcomes)
+
+    @property
+    def all_ok(self) -> bool:
+        """Whether there is every result."""
+        return all(outcome.state == "ok" for outcome in self.outcomes)
+
+
+def carry_out(file: str, request: Request) -> Carried:
+    """Run what is asked of a sweep file and was not run before, and say what failed.
+
+    Raises:
+        ConfigError: before anything runs, for a request that cannot be met.
+    """
+    sweep = requested(file, request)
+    points = expand(sweep)
+    outcomes = run_points(
+        points,
+        request.output_dir,
+        file=file,
+        workers=request.workers,
+        resume=request.resume,
+        limits=sweep.limits,
+        backend=request.backend,
+        ray_address=request.ray_address,
+    )
+    carried = Carried(sweep, points, outcomes)
+    for run_id, error in {outcome.run_id: outcome.error for outcome in outcomes if outcome.state == "failed"}.items():
+        say(f"failed: {run_id}: {error}")
+    unstarted = carried.states()[NOT_STARTED]
+    if unstarted:
+        say(f"{unstarted} of {len(points)} runs were not started, since one had failed (fail_fast)")
+    return carried
