@@ -49,6 +49,6 @@ def check_launcher(overrides: list[str]) -> None:
         key, _, launcher = override.partition("=")
         if key == "hydra/launcher" and launcher.startswith("submitit"):
             if not find_spec(SUBMITIT):
-                raise ConfigError(key, launcher, "needs a plugin that is not installed; pip install 'simrl[slurm]'")
+                raise ConfigError(key, launcher, "needs the extra slurm; pip install -e '.[slurm]'")
             if launcher == "submitit_slurm" and not which("srun"):
                 raise ConfigError(key, launcher, "finds no Slurm (srun) here; submitit_local does the same without")

@@ -54,7 +54,7 @@ def connect(address: str = LOCAL, workers: int | None = None) -> None:
     try:
         import ray  # noqa: PLC0415 - an optional extra
     except ImportError as error:
-        raise ConfigError("backend", "ray", "needs Ray, which is not installed; pip install 'simrl[ray]'") from error
+        raise ConfigError("backend", "ray", "needs the extra ray; pip install -e '.[ray]'") from error
     if ray.is_initialized():
         return
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}

@@ -1,4 +1,4 @@
-"""``python -m tests.ray_trouble die|linger FILE ...`` is ``simrl sweep FILE ...`` with trouble in Ray's workers."""
+"""``python -m tests.ray_trouble FILE ...`` is ``simrl sweep FILE ...`` with trouble in Ray's workers."""
 
 from __future__ import annotations
 
@@ -15,21 +15,18 @@ from simrl.ray_backend import compute_in
 from simrl.results import whole_folder
 from simrl.run import Outcome
 
-FULL, KILLED = 0, 1
-"""The seeds in trouble."""
+FULL, KILLED, FINE = 0, 1, 2
+"""Seeds; those after them take a minute."""
 
 
-def die_in(job: Job, folder: Path) -> Outcome:
-    """Compute a run; one's worker is killed as an out-of-memory killer would, another finds the disk full."""
-    if job.config.seed == KILLED:
-        os.kill(os.getpid(), signal.SIGKILL)
+def trouble_in(job: Job, folder: Path) -> Outcome:
+    """Compute a run as it goes on a bad day."""
     if job.config.seed == FULL:
         raise OSError(28, "No space left on device")
-    return compute_in(job, folder)
-
-
-def linger_in(job: Job, _: Path) -> Outcome:
-    """Write half a run, and take a minute for the other half."""
+    if job.config.seed == KILLED:
+        os.kill(os.getpid(), signal.SIGKILL)  # as an out-of-memory killer does
+    if job.config.seed == FINE:
+        return compute_in(job, folder)
     with whole_folder(job.folder):
         for _ in range(600):  # an interrupt comes between two steps of Python, as in a simulation
             time.sleep(0.1)
@@ -37,6 +34,5 @@ def linger_in(job: Job, _: Path) -> Outcome:
 
 
 if __name__ == "__main__":
-    trouble, *arguments = sys.argv[1:]
-    simrl.ray_backend.compute_in = {"die": die_in, "linger": linger_in}[trouble]
-    sys.exit(commands.main(["sweep", *arguments]))
+    simrl.ray_backend.compute_in = trouble_in
+    sys.exit(commands.main(["sweep", *sys.argv[1:]]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -27,11 +28,7 @@ from tests.conftest import compose_config
 
 ROOT = Path(__file__).parent.parent
 TINY = ("versions=1", "groups_per_batch=2", "group_size=2")
-SWEEP = """
-seeds: 3
-blocks:
-  tiny: {framework: areal, versions: 1, groups_per_batch: 2, group_size: 2}
-"""
+PAGE = ROOT / "docs" / "sweeps_launchers.md"
 # What a Slurm cluster does with submitit's script, on this machine: each task of the array runs once.
 SBATCH = """#!/bin/bash
 script=${@: -1}
@@ -47,30 +44,10 @@ SRUN = '#!/bin/bash\nshift 5 # --unbuffered --output FILE --error FILE\nexec "$@
 SACCT = "#!/bin/bash\necho 'JobID|State|NodeList'\necho '7_[0-1]|RUNNING|here'\n"
 
 
-def program(*arguments: str, **environment: str) -> subprocess.Popen[str]:
-    """Start a module of ours in the repository's folder."""
-    return subprocess.Popen(
-        [sys.executable, "-m", *arguments],
-        cwd=ROOT,
-        env={**os.environ, **environment},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def result_of(process: subprocess.Popen[str]) -> str:
-    """Return what a program printed, once it ended well."""
-    stdout, stderr = process.communicate(timeout=120)
-    assert process.returncode == 0, stderr
-    return stdout
-
-
-def hydra_sweep(folder: Path, *arguments: str, **environment: str) -> Path:
-    """Run a sweep of two points through Hydra; return its output folder."""
-    where = (f"output_dir={folder}", f"hydra.sweep.dir={folder}/sweep")
-    result_of(program("simrl", "-m", "framework.eta=1,2", *TINY, *where, *arguments, **environment))
-    return folder
+def ours(**more: str) -> dict[str, str]:
+    """Return an environment in which ``python -m simrl`` is this checkout, from any folder."""
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT), **more}
 
 
 def parquet_bytes(folder: Path) -> dict[str, bytes]:
@@ -99,73 +76,90 @@ def await_end(ray_folder: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def joblib_sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Run the sweep through Hydra's default launcher here."""
-    return hydra_sweep(tmp_path_factory.mktemp("joblib") / "out")
-
-
-@pytest.fixture
-def sweep_file(tmp_path: Path) -> str:
-    """Give a sweep file of three runs."""
-    (tmp_path / "tiny.yaml").write_text(SWEEP)
-    return str(tmp_path / "tiny.yaml")
-
-
-@pytest.fixture
 def ray_folder() -> Iterator[str]:
     """Give Ray a folder of its own, with a path short enough for its sockets, by which its processes are known."""
     with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         yield folder
 
 
-def test_submitit_leaves_the_same_bytes(joblib_sweep: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory, ray_folder: str) -> Path:
+    """Run the shell blocks of the page, in order, in an empty folder."""
+    folder = tmp_path_factory.mktemp("page")
+    script = "".join(re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text(), flags=re.DOTALL | re.MULTILINE))
+    command = ["bash", "-euo", "pipefail", "-c", script]
+    done = subprocess.run(
+        command, cwd=folder, env=ours(RAY_TMPDIR=ray_folder), capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_submitit_leaves_the_same_bytes(page: Path) -> None:
     """The submitit launcher's jobs, here on this machine, leave joblib's tables, in sweep and runs."""
-    submitted = hydra_sweep(tmp_path / "out", "hydra/launcher=submitit_local")
-    assert parquet_bytes(submitted) == parquet_bytes(joblib_sweep) != {}
-    assert len(list((submitted / "sweep" / ".submitit").glob("*/*_result.pkl"))) == 2
+    assert parquet_bytes(page / "submitit") == parquet_bytes(page / "joblib")
+    assert len(parquet_bytes(page / "joblib" / "runs")) == 2 * 5
+    assert len(list((page / "submitit/sweeps/eta/.submitit").glob("*/*_result.pkl"))) == 2
 
 
-def test_a_slurm_array_leaves_the_same_bytes(joblib_sweep: Path, tmp_path: Path) -> None:
+def test_a_slurm_array_leaves_the_same_bytes(page: Path, tmp_path: Path) -> None:
     """A sweep on Slurm is one job array with the resources that were asked for, and leaves joblib's tables."""
     for name, text in (("sbatch", SBATCH), ("srun", SRUN), ("sacct", SACCT)):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
     asked = ("partition=cpu", "timeout_min=30", "cpus_per_task=1", "mem_gb=2", "array_parallelism=64")
     arguments = ["hydra/launcher=submitit_slurm", *(f"hydra.launcher.{setting}" for setting in asked)]
-    path = f"{tmp_path}:{os.environ['PATH']}"
-    sweep = hydra_sweep(tmp_path / "out", *arguments, PATH=path, FAKE_SLURM=str(tmp_path))
-    assert parquet_bytes(sweep) == parquet_bytes(joblib_sweep) != {}
+    where = ("output_dir=slurm", "hydra.sweep.dir=slurm/sweeps/eta")
+    path = f"{tmp_path}{os.pathsep}{ours()['PATH']}"
+    done = subprocess.run(
+        [sys.executable, "-m", "simrl", "-m", "framework.eta=1,2", *TINY, *where, *arguments],
+        cwd=tmp_path, env=ours(PATH=path, FAKE_SLURM=str(tmp_path)), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert parquet_bytes(tmp_path / "slurm") == parquet_bytes(page / "joblib")
     script = (tmp_path / "submitted.sh").read_text()
     for line in ("partition=cpu", "time=30", "cpus-per-task=1", "mem=2GB", "array=0-1%2", "job-name=simrl"):
         assert f"#SBATCH --{line}\n" in script
 
 
-def test_ray_leaves_the_same_bytes_and_no_process(sweep_file: str, tmp_path: Path, ray_folder: str) -> None:
-    """A sweep file gives the same tables, byte for byte, on Ray and in processes of this machine."""
-    pool, ray = tmp_path / "pool", tmp_path / "ray"
-    result_of(program("simrl", "sweep", sweep_file, f"output_dir={pool}", "workers=2"))
-    on_ray = (f"output_dir={ray}", "workers=2", "backend=ray")
-    result_of(program("simrl", "sweep", sweep_file, *on_ray, RAY_TMPDIR=ray_folder))
-    assert parquet_bytes(pool) == parquet_bytes(ray)
-    assert "sweeps/tiny/sweep.parquet" in parquet_bytes(ray)
+def test_ray_leaves_the_same_bytes_and_no_process(page: Path, ray_folder: str) -> None:
+    """A sweep file gives the same tables, byte for byte, on Ray and in processes of this machine; Ray ends with it."""
+    assert parquet_bytes(page / "ray") == parquet_bytes(page / "processes")
+    assert len(parquet_bytes(page / "ray" / "runs")) == 3 * 5
     await_end(ray_folder)
 
 
-def test_a_dead_ray_worker_costs_its_run_alone(sweep_file: str, tmp_path: Path, ray_folder: str) -> None:
-    """A killed worker's run fails after its retries, one with a full disk at once; the others finish, quietly."""
-    arguments = ("die", sweep_file, f"output_dir={tmp_path}", "backend=ray", "workers=2", "run.retries=1")
-    process = program("tests.ray_trouble", *arguments, "--json", RAY_TMPDIR=ray_folder)
-    stdout, _ = process.communicate(timeout=120)
-    assert process.returncode == 1
-    failed = json.loads(stdout)["failed"]
-    assert [error.split(":")[0] for _, error in sorted(failed.items())] == ["OSError", "WorkerDiedError"]
-    states = {path.parent.name.split("-")[2]: json.loads(path.read_text()) for path in tmp_path.rglob("status.json")}
-    assert {seed: status["state"] for seed, status in states.items()} == {
-        "seed0": "failed",
-        "seed1": "failed",
-        "seed2": "ok",
-    }
-    assert states["seed1"]["attempts"] == 2
+def test_both_kinds_of_sweep_leave_the_same_runs(page: Path) -> None:
+    """A run that a sweep file and -m both ask for has the same bytes from both."""
+    by_hydra, by_file = (parquet_bytes(page / folder / "runs") for folder in ("joblib", "ray"))
+    common = by_hydra.keys() & by_file.keys()
+    assert "areal-eta1-seed0" in {name[:16] for name in common}
+    assert all(by_hydra[name] == by_file[name] for name in common)
+
+
+def test_trouble_on_ray_costs_its_run_alone_and_ctrl_c_leaves_nothing_half_written(
+    page: Path, tmp_path: Path, ray_folder: str
+) -> None:
+    """A killed worker's run fails after its retries, one with a full disk at once; Ctrl-C cancels and ends Ray."""
+    settings = ("seeds=5", f"output_dir={tmp_path}", "backend=ray", "workers=2", "run.retries=1")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.ray_trouble", str(page / "tiny.yaml"), *settings],
+        cwd=ROOT, env=ours(RAY_TMPDIR=ray_folder), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    runs, deadline_s = tmp_path / "runs", time.monotonic() + 100
+    while len(list(runs.glob("[!.]*"))) < 3 or len(list(runs.glob(".*"))) < 2:  # three ended, two half written
+        assert time.monotonic() < deadline_s
+        assert process.poll() is None
+        time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    stdout, stderr = process.communicate(timeout=30)
+    assert (process.returncode, stdout) == (130, "")
+    assert stderr.splitlines()[-1] == "simrl: interrupted; what is finished is kept"
+    full, killed, fine = (json.loads((run / "status.json").read_text()) for run in sorted(runs.iterdir()))
+    assert (full["error"], full["attempts"]) == ("OSError: [Errno 28] No space left on device", 1)
+    assert (killed["error"].split(":")[0], killed["attempts"]) == ("WorkerDiedError", 2)
+    assert fine["state"] == "ok"
+    await_end(ray_folder)
 
 
 def test_a_folder_that_is_not_shared_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,22 +173,6 @@ def test_a_folder_that_is_not_shared_is_said(tmp_path: Path, monkeypatch: pytest
     assert seen(job, Outcome("areal-1", folder, "failed", cached=False)).state == "failed"
 
 
-def test_ctrl_c_ends_ray_and_leaves_nothing_half_written(sweep_file: str, tmp_path: Path, ray_folder: str) -> None:
-    """An interrupt cancels the running runs, which remove what they have half written, and ends Ray."""
-    arguments = ("linger", sweep_file, f"output_dir={tmp_path}", "backend=ray", "workers=2")
-    process = program("tests.ray_trouble", *arguments, RAY_TMPDIR=ray_folder)
-    runs = tmp_path / "runs"
-    deadline_s = time.monotonic() + 60
-    while not (runs.is_dir() and len(list(runs.iterdir())) == 2):
-        assert time.monotonic() < deadline_s
-        time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=30)
-    assert (process.returncode, stderr.splitlines()[-1]) == (130, "simrl: interrupted; what is finished is kept")
-    assert list(runs.iterdir()) == []
-    await_end(ray_folder)
-
-
 def test_what_is_not_there_is_said_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A missing extra, Slurm or cluster, and a backend of another name: what to do, before anything is written."""
     point = [Point("a", ("framework=areal", *TINY, "seed=0"))]
@@ -204,12 +182,12 @@ def test_what_is_not_there_is_said_in_one_line(tmp_path: Path, monkeypatch: pyte
         run_points(point, tmp_path / "out", backend="ray", ray_address="127.0.0.1:1")
     assert not (tmp_path / "out").exists()
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ConfigError, match=r"backend=ray: .*not installed; pip install 'simrl\[ray\]'"):
+    with pytest.raises(ConfigError, match=r"backend=ray: needs the extra ray; pip install -e '\.\[ray\]'"):
         connect()
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ConfigError, match="hydra/launcher=submitit_slurm: finds no Slurm"):
         check_launcher(["seed=1", "hydra/launcher=submitit_slurm"])
     assert find_spec(simrl.preflight.SUBMITIT) is not None
     monkeypatch.setattr(simrl.preflight, "SUBMITIT", "hydra_plugins.nowhere")
-    with pytest.raises(ConfigError, match=r"submitit_local: .*not installed; pip install 'simrl\[slurm\]'"):
+    with pytest.raises(ConfigError, match=r"submitit_local: needs the extra slurm; pip install -e '\.\[slurm\]'"):
         check_launcher(["hydra/launcher=submitit_local"])
