@@ -139,8 +139,8 @@ class SweepReport(Callback):
             if rows is not None:
                 draw(folder, rows)
                 say(f"{len(rows)} runs collected: {folder / SWEEP_TABLE}, {folder / SWEEP_FIGURE}")
-        except OSError as error:
-            say(f"the runs are there, but their table cannot be written: {error}")
+        except OSError as trouble:
+            say(f"the runs are there, but their table cannot be written: {trouble}")
             sys.exit(1)
         except Exception:
             say(f"the runs are there, but collecting them failed:\n{traceback.format_exc()}")

@@ -87,7 +87,7 @@ def results(output: Path) -> dict[str, bytes]:
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give the output folder of a YAML sweep that nothing happened to."""
     output = tmp_path_factory.mktemp("undisturbed")
-    collect(points(), run_points(points(), output, workers=2), output / "sweep", output / "runs")
+    collect(points(), run_points(points(), output, workers=1), output / "sweep", output / "runs")
     return output
 
 
@@ -108,7 +108,7 @@ def test_failures_stay_where_they_belong(tmp_path: Path, undisturbed: Path, monk
     assert "run.timeout_s=3" in str(status_of(tmp_path, 7)["error"])
     assert half_written(tmp_path) == []
     with sabotage(tmp_path, "", monkeypatch) as log:
-        outcomes = run_points(points(), tmp_path, workers=2)
+        outcomes = run_points(points(), tmp_path, workers=1)
         assert seeds_in(log) == [3, 5, 7]
     assert_mended(tmp_path, outcomes, undisturbed)
 
@@ -196,7 +196,7 @@ def test_an_interrupted_sweep_leaves_what_is_finished(
     assert half_written(output) == []
     assert workers_of(process) == []
     with sabotage(tmp_path, "", monkeypatch) as log:
-        outcomes = run_points(points(), output, workers=2)
+        outcomes = run_points(points(), output, workers=1)
         assert len(seeds_in(log)) == MANY - sum(outcome.cached for outcome in outcomes) <= MANY - 4
     assert_mended(output, outcomes, undisturbed)
 
@@ -265,7 +265,7 @@ def test_a_full_disk_fails_the_runs_it_does_not_take(
     output = tmp_path / "disk"
     with small_disk(output):
         with sabotage(tmp_path, "", monkeypatch):
-            outcomes = run_points(points(), output, workers=2)
+            outcomes = run_points(points(), output, workers=1)
         states = [outcome.state for outcome in outcomes]
         assert "ok" in states
         assert all("No space left" in str(outcome.error) for outcome in outcomes if outcome.state == "failed")
@@ -274,7 +274,7 @@ def test_a_full_disk_fails_the_runs_it_does_not_take(
         assert half_written(output) == []
         subprocess.run(["mount", "-o", "remount,size=10m", output], check=True)  # noqa: S607
         with sabotage(tmp_path, "", monkeypatch) as log:
-            outcomes = run_points(points(), output, workers=2)
+            outcomes = run_points(points(), output, workers=1)
             assert len(seeds_in(log)) == MANY - len(whole)
         assert_mended(output, outcomes, undisturbed)
 
