@@ -91,10 +91,10 @@ def launch(arguments: list[str]) -> int:
 
         finish(SweepReport.started, search_path(namespace.config_dir))
     except RuntimeError as error:
-        if not type(error).__module__.startswith("submitit"):
+        if SweepReport.started is None or not type(error).__module__.startswith("submitit"):
             raise
-        first = str(error).splitlines()[0]
-        say(f"a job died: {first}; its logs are in <sweep>/.submitit; start again: what is finished is kept")
+        logs = Path(SweepReport.started.config.hydra.sweep.dir) / ".submitit"
+        say(f"{str(error).splitlines()[0]} died, see {logs}; start again: what is finished is kept, others go on")
         return FAILED
     except (KeyboardInterrupt, OSError):
         if SweepReport.started is not None:
