@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from pathlib import Path
 
 import hydra
@@ -70,7 +71,8 @@ def sweep_job(config: DictConfig, sweep_folder: Path, number: int) -> float | No
     if outcome.state == "ok":
         return float(read_summary(outcome.folder)["effective_throughput"])
     if limits.fail_fast:
-        stop_mark(sweep_folder).touch()
+        with suppress(OSError):
+            stop_mark(sweep_folder).touch()
     return None
 
 

@@ -21,7 +21,7 @@ from simrl.compose import plain
 from simrl.config import SimulationConfig, one_of
 from simrl.grid import Point, configurations
 from simrl.limits import Limits, overtime
-from simrl.lock import lock_path, release_dead, run_lock
+from simrl.lock import is_dead, lock_path, owner_of, release_dead, run_lock
 from simrl.point_ids import key_of, recall, remember
 from simrl.progress import Progress
 from simrl.results import is_ok, whole_folder, write_status
@@ -190,7 +190,8 @@ def computed(waiting: deque[Job], workers: int, progress: Progress) -> Iterator[
 def _next(waiting: deque[Job]) -> Job:
     """Take the first job that no other process is at, if there is one, so that two sweeps at once share the work."""
     for _ in range(len(waiting) - 1):
-        if not lock_path(waiting[0].folder).exists():
+        owner = owner_of(lock_path(waiting[0].folder))
+        if owner is None or is_dead(owner):
             break
         waiting.rotate(-1)
     return waiting.popleft()
