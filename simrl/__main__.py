@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from pathlib import Path
 
 import hydra
@@ -70,7 +71,8 @@ def sweep_job(config: DictConfig, sweep_folder: Path, number: int) -> float | No
     if outcome.state == "ok":
         return float(read_summary(outcome.folder)["effective_throughput"])
     if limits.fail_fast:
-        stop_mark(sweep_folder).touch()
+        with suppress(OSError):
+            stop_mark(sweep_folder).touch()
     return None
 
 
@@ -90,6 +92,12 @@ def launch(arguments: list[str]) -> int:
         from simrl.rescue import finish  # noqa: PLC0415 - seldom needed
 
         finish(SweepReport.started, search_path(namespace.config_dir))
+    except RuntimeError as error:
+        if SweepReport.started is None or not type(error).__module__.startswith("submitit"):
+            raise
+        logs = Path(SweepReport.started.config.hydra.sweep.dir) / ".submitit"
+        say(f"{str(error).splitlines()[0]} died, see {logs}; start again: what is finished is kept, others go on")
+        return FAILED
     except (KeyboardInterrupt, OSError):
         if SweepReport.started is not None:
             from simrl.rescue import clear_up  # noqa: PLC0415 - seldom needed

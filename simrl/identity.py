@@ -30,6 +30,7 @@ READERS = (
     "pool.py",
     "preflight.py",
     "progress.py",
+    "ray_backend.py",
     "report.py",
     "request.py",
     "rescue.py",

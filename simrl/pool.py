@@ -18,10 +18,10 @@ from pathlib import Path
 from yaml import safe_dump  # type: ignore[import-untyped]
 
 from simrl.compose import plain
-from simrl.config import ConfigError, SimulationConfig
+from simrl.config import SimulationConfig, one_of
 from simrl.grid import Point, configurations
 from simrl.limits import Limits, overtime
-from simrl.lock import lock_path, release_dead, run_lock
+from simrl.lock import is_dead, lock_path, owner_of, release_dead, run_lock
 from simrl.point_ids import key_of, recall, remember
 from simrl.progress import Progress
 from simrl.results import is_ok, whole_folder, write_status
@@ -31,7 +31,7 @@ from simrl.sweep import say
 from simrl.sweep_folder import write_runs
 from simrl.worker import DiedError, Worker
 
-BACKENDS = ("processes",)
+BACKENDS = ("processes", "ray")
 """What runs can be computed in."""
 GRACE_S = 5.0
 """How long a worker whose run took too long has to say so before it is killed."""
@@ -91,6 +91,7 @@ def run_points(
     limits: Limits = Limits(),  # noqa: B008 - a constant
     backend: str = "processes",
     sweep_folder: Path | None = None,
+    ray_address: str = "local",
 ) -> list[Outcome]:
     """Run every point of a sweep and return what became of each, in the order of the points.
 
@@ -102,41 +103,33 @@ def run_points(
         resume: take results that are there already.
         limits: the time of a try, how many tries there are, and whether a failure stops the sweep.
         backend: one of :data:`BACKENDS`.
+        ray_address: where Ray is, see :func:`simrl.ray_backend.connect`.
         sweep_folder: takes runs.json, the list of the sweep's runs, before any of them starts.
 
     Raises:
-        ConfigError: before anything runs, for the first point that cannot be simulated.
+        ConfigError: before anything runs, for the first point that cannot be simulated or a backend that is not there.
     """
-    if backend not in BACKENDS:
-        raise ConfigError("backend", backend, f"must be one of {', '.join(BACKENDS)}")
+    from simrl import ray_backend  # noqa: PLC0415 - it builds on this file
+
+    one_of("backend", backend, BACKENDS)
     output = Path(output_dir)
-    known = recall(output)
-    ids = [known.get(key_of(point) or "") for point in points]
-    there = {run_id: output / "runs" / run_id for run_id in dict.fromkeys(ids) if run_id and resume}
-    outcomes = {run_id: Outcome(run_id, folder, "ok", cached=True) for run_id, folder in there.items() if is_ok(folder)}
-    missing = [place for place, run_id in enumerate(ids) if run_id not in outcomes]
-    configs = configurations([points[place] for place in missing], file)
-    jobs: dict[str, Job] = {}
-    for place, config in zip(missing, configs, strict=True):
-        folder = run_folder(config, output)
-        ids[place] = folder.name
-        if folder.name in outcomes or folder.name in jobs:
-            continue
-        if resume and is_ok(folder):
-            outcomes[folder.name] = Outcome(folder.name, folder, "ok", cached=True)
-        else:
-            jobs[folder.name] = Job(config, points[place].overrides, output, resume, folder, limits)
-    names = [run_id for run_id in ids if run_id is not None]
+    plan = _planned(points, output, file, limits, resume=resume)
+    jobs, outcomes = plan.jobs, dict(plan.cached)
+    if backend == "ray" and jobs:
+        ray_backend.connect(ray_address, workers)
     if sweep_folder is not None:
-        write_runs(sweep_folder, output, points, names)
-    remember(output, known, ((points[place], names[place]) for place in missing))
+        write_runs(sweep_folder, output, points, plan.run_ids)
     cached = f" ({len(outcomes)} were there before)" if outcomes else ""
     if jobs:
         compile_engine(say)
         # a long run must not end alone
         waiting = deque(sorted(jobs.values(), key=lambda job: -job.config.versions))
         progress = Progress("runs", len(jobs))
-        for outcome in computed(waiting, min(workers or cores(), len(jobs)), progress):
+        if backend == "ray":
+            coming = ray_backend.computed(waiting, workers, progress)
+        else:
+            coming = computed(waiting, min(workers or cores(), len(jobs)), progress)
+        for outcome in coming:
             outcomes[outcome.run_id] = outcome
             if limits.fail_fast and outcome.state != "ok":
                 waiting.clear()
@@ -146,7 +139,42 @@ def run_points(
     for job in jobs.values():
         unstarted = Outcome(job.folder.name, job.folder, NOT_STARTED, cached=False)
         outcomes.setdefault(job.folder.name, unstarted)
-    return [outcomes[run_id] for run_id in names]
+    return [outcomes[run_id] for run_id in plan.run_ids]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a sweep's points come to."""
+
+    run_ids: list[str]
+    """Of each point."""
+    cached: dict[str, Outcome]
+    """Runs that are there, by id."""
+    jobs: dict[str, Job]
+    """Runs to be computed, by id."""
+
+
+def _planned(points: Sequence[Point], output: Path, file: str, limits: Limits, *, resume: bool) -> Plan:
+    """Sort out which runs the points are and which of them are there; points met before are not composed again."""
+    known = recall(output)
+    ids = [known.get(key_of(point) or "") for point in points]
+    there = {run_id: output / "runs" / run_id for run_id in dict.fromkeys(ids) if run_id and resume}
+    cached = {run_id: Outcome(run_id, folder, "ok", cached=True) for run_id, folder in there.items() if is_ok(folder)}
+    missing = [place for place, run_id in enumerate(ids) if run_id not in cached]
+    configs = configurations([points[place] for place in missing], file)
+    jobs: dict[str, Job] = {}
+    for place, config in zip(missing, configs, strict=True):
+        folder = run_folder(config, output)
+        ids[place] = folder.name
+        if folder.name in cached or folder.name in jobs:
+            continue
+        if resume and is_ok(folder):
+            cached[folder.name] = Outcome(folder.name, folder, "ok", cached=True)
+        else:
+            jobs[folder.name] = Job(config, points[place].overrides, output, resume, folder, limits)
+    run_ids = [run_id for run_id in ids if run_id is not None]
+    remember(output, known, ((points[place], run_ids[place]) for place in missing))
+    return Plan(run_ids, cached, jobs)
 
 
 def computed(waiting: deque[Job], workers: int, progress: Progress) -> Iterator[Outcome]:
@@ -186,7 +214,8 @@ def computed(waiting: deque[Job], workers: int, progress: Progress) -> Iterator[
 def _next(waiting: deque[Job]) -> Job:
     """Take the first job that no other process is at, if there is one, so that two sweeps at once share the work."""
     for _ in range(len(waiting) - 1):
-        if not lock_path(waiting[0].folder).exists():
+        owner = owner_of(lock_path(waiting[0].folder))
+        if owner is None or is_dead(owner):
             break
         waiting.rotate(-1)
     return waiting.popleft()

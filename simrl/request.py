@@ -7,7 +7,8 @@ resume=false        compute again what is there
 run.timeout_s=60    longest time of one try of a run
 run.retries=1       how often a failed run is tried again
 fail_fast=true      once a run failed, start no other
-backend=processes   what runs are computed in
+backend=processes   what runs are computed in: processes of this machine, or ray
+ray.address=local   where Ray is: local starts it here, auto, host:port or ray://host:port find a cluster
 key=value           any configuration key, for every block: versions=2, hardware=h100, ...
 """
 
@@ -43,6 +44,7 @@ class Request:
     limits: Mapping[str, Any]
     """Fields of :class:`simrl.limits.Limits` that win over the sweep file's."""
     backend: str
+    ray_address: str
     settings: Mapping[str, Any]
     """Configuration keys forced on every block."""
 
@@ -68,9 +70,10 @@ def parse(arguments: Sequence[str]) -> Request:
         raise ConfigError("workers", workers, "must be 1 or more")
     if not isinstance(resume, bool):
         raise ConfigError("resume", resume, "must be true or false")
-    output_dir, backend = Path(str(given.pop("output_dir", "outputs"))), str(given.pop("backend", "processes"))
+    output_dir = Path(str(given.pop("output_dir", "outputs")))
+    backend, ray_address = str(given.pop("backend", "processes")), str(given.pop("ray.address", "local"))
     limits = {field: given.pop(key) for key, field in FIELDS.items() if key in given}
-    return Request(seeds, output_dir, workers, resume, limits, backend, given)
+    return Request(seeds, output_dir, workers, resume, limits, backend, ray_address, given)
 
 
 def requested(file: str | Path, request: Request) -> Sweep:
@@ -126,6 +129,7 @@ def carry_out(file: str, request: Request) -> Carried:
         limits=sweep.limits,
         backend=request.backend,
         sweep_folder=request.output_dir / "sweeps" / Path(file).stem,
+        ray_address=request.ray_address,
     )
     carried = Carried(sweep, points, outcomes)
     for run_id, error in {outcome.run_id: outcome.error for outcome in outcomes if outcome.state == "failed"}.items():

@@ -12,12 +12,17 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hydra import initialize_config_dir
 
+import simrl.__main__
 import simrl.pool
+import simrl.run
 from simrl.collection import SWEEP, collect
-from simrl.config import ConfigError
+from simrl.compose import compose_point, config_folder
+from simrl.config import ConfigError, SimulationConfig
 from simrl.grid import Point, expand, sweep_of
 from simrl.limits import Limits
 from simrl.pool import compute, run_points
@@ -159,7 +164,7 @@ def test_a_multirun_survives_its_workers(tmp_path: Path, undisturbed: Path, monk
     (first,) = (output / "sweeps").iterdir()
     assert sorted(link.name for link in first.iterdir() if link.is_symlink()) == ["0", "1", "2", "3", "4"]
     with sabotage(tmp_path, "", monkeypatch) as log:
-        code, said = ended(start(tmp_path, *MULTIRUN))
+        code, said = ended(start(tmp_path, *MULTIRUN, "hydra.launcher.n_jobs=1"))
         assert code == 0, said
         assert seeds_in(log) == [1, 2, 3]
     (second,) = set((output / "sweeps").iterdir()) - {first}
@@ -195,20 +200,21 @@ def test_an_interrupted_sweep_leaves_what_is_finished(
     assert set(results(output).items()) < set(results(undisturbed).items())
     assert half_written(output) == []
     assert workers_of(process) == []
+    if number == signal.SIGTERM:
+        return
     with sabotage(tmp_path, "", monkeypatch) as log:
         outcomes = run_points(points(), output, workers=1)
         assert len(seeds_in(log)) == MANY - sum(outcome.cached for outcome in outcomes) <= MANY - 4
     assert_mended(output, outcomes, undisturbed)
 
 
-@pytest.mark.parametrize("whom", ["parent"])
 def test_an_interrupted_multirun_leaves_what_is_finished(
-    tmp_path: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch, whom: str
+    tmp_path: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So does a -m sweep."""
     with sabotage(tmp_path, "hang:2 hang:3", monkeypatch) as log:
         process = start(tmp_path, *MULTIRUN)
-        interrupt(process, log, whom, signal.SIGINT, begun=4)
+        interrupt(process, log, "parent", signal.SIGINT, begun=4)
         got, said = ended(process)
     assert (got, "Traceback" in said) == (130, False), said
     output = tmp_path / "outputs"
@@ -307,6 +313,49 @@ def test_two_multiruns_at_once_compute_each_run_once(
     one, other = (tmp_path / "outputs" / "sweeps").iterdir()
     assert (one / SWEEP).read_bytes() == (other / SWEEP).read_bytes()
     assert_whole_multirun(one, undisturbed)
+
+
+def sweep_jobs(folder: Path, monkeypatch: pytest.MonkeyPatch, *overrides: str) -> list[float | None]:
+    """Run two jobs of a -m sweep here."""
+    monkeypatch.setattr(simrl.__main__, "hydra_files", lambda _: {})
+    (folder / "sweep").mkdir(exist_ok=True)
+    settings = [f"{key}={value}" for key, value in TINY.items()]
+    out = []
+    with initialize_config_dir(config_folder(), version_base="1.3"):
+        for number in range(2):
+            config = compose_point([*settings, f"seed={number}", f"output_dir={folder}", *overrides], {})
+            out.append(simrl.__main__.sweep_job(config, folder / "sweep", number))
+    return out
+
+
+def test_a_multirun_fails_fast(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With fail_fast a job that comes after a failed one runs nothing and leaves no link."""
+
+    def explode(_: object) -> None:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr(simrl.run, "simulate", explode)
+    assert sweep_jobs(tmp_path, monkeypatch, "fail_fast=true") == [None, None]
+    assert [link.name for link in (tmp_path / "sweep").iterdir() if link.is_symlink()] == ["0"]
+    assert len(list((tmp_path / "runs").iterdir())) == 1
+
+
+def test_a_multirun_goes_on_where_not_even_a_lock_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job raises nothing on a full disk: Hydra would stop the sweep and collect nothing."""
+    kept = simrl.__main__.run
+
+    def full_at_first(config: SimulationConfig, *arguments: Any, **options: Any) -> Outcome:
+        if config.seed == 0:
+            raise OSError(28, "No space left on device")
+        return kept(config, *arguments, **options)
+
+    monkeypatch.setattr(simrl.__main__, "run", full_at_first)
+    first, second = sweep_jobs(tmp_path, monkeypatch)
+    assert first is None
+    assert second
+    assert [link.name for link in (tmp_path / "sweep").iterdir()] == ["1"]
 
 
 @pytest.mark.parametrize(
