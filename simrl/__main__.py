@@ -14,6 +14,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from simrl import commands
 from simrl.compose import config_folder, explain, typed
 from simrl.config import ConfigError
 from simrl.preflight import check_points
@@ -62,6 +63,8 @@ def job(config: DictConfig) -> float | None:
 def main(argv: list[str] | None = None) -> None:
     """Check every point that was asked for, compile the engine, then hand over to Hydra."""
     given = sys.argv[1:] if argv is None else argv
+    if given and given[0] in commands.NAMES:
+        sys.exit(commands.main(given))
     sweeping = [flag for flag in given if flag in ("-m", "--multirun")]
     arguments = [argument for argument in given if argument not in sweeping] + sweeping  # Hydra wants -m first or last
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come to us as exceptions; we print the one line

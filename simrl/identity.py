@@ -17,6 +17,8 @@ READERS = (
     "plots",
     "__main__.py",
     "calibrate.py",
+    "chrome_trace.py",
+    "commands",
     "grid.py",
     "mechanism_table.py",
     "point_ids.py",
@@ -24,7 +26,10 @@ READERS = (
     "preflight.py",
     "progress.py",
     "report.py",
+    "rollout/observed.py",
+    "stored_run.py",
     "sweep.py",
+    "time_breakdown.py",
 )
 
 
