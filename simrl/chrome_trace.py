@@ -10,6 +10,7 @@ import heapq
 import json
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +19,16 @@ import numpy as np
 from simrl.clock import to_s
 from simrl.metrics import trained_levels
 from simrl.records import FATES, NONE, TRAINED, UNFINISHED, Records
-from simrl.rollout.observed import DECODE, PREFILL, REPREFILL, ObservedEngine, Span
+from simrl.rollout.observed import BUSY, ObservedEngine, Span
 
 NS_PER_US = 1000
 Event = dict[str, Any]
 
 TRAINER_PID, GROUPS_PID, FIRST_INSTANCE_PID = 1, 2, 3
-TRACKS = 1_000_000
+TRACKS = 100_000
 """Thread ids of a process are its id times this and more, so that no two tracks share one."""
 PHASES, BATCHES, WEIGHTS = (TRAINER_PID * TRACKS + place for place in range(3))
 TRAINING = ("log-prob", "update")
-BUSY = (PREFILL, DECODE, REPREFILL)
 
 
 def trace_events(records: Records, engines: Sequence[ObservedEngine]) -> Iterator[Event]:
@@ -75,6 +75,7 @@ def group_events(records: Records) -> Iterator[Event]:
     starts_ns = {batch.version: batch.start_ns for batch in records.batches}
     lives = [Life(rows, records.duration_ns) for rows in _by_group(records.trajectories)]
     lanes = _lanes(lives)
+    flow_ids = count(1)
     for lane in range(max(lanes, default=-1) + 1):
         yield from _thread(GROUPS_PID * TRACKS + lane, f"lane {lane}")
     for life, lane in zip(lives, lanes, strict=True):
@@ -87,7 +88,7 @@ def group_events(records: Records) -> Iterator[Event]:
         if life.dropped_ns is not None:
             yield _instant(tid, "dropped", life.dropped_ns, {"group": life.group, "fate": life.fate})
         for version in life.consumed:
-            flow = {"name": name, "cat": "group", "id": f"{life.group}/{version}"}
+            flow = {"name": name, "cat": "group", "id": next(flow_ids)}  # Perfetto wants a number
             yield _event("s", tid, life.start_ns, **flow)
             yield _event("f", BATCHES, starts_ns[version], bp="e", **flow)
 
@@ -97,11 +98,12 @@ def instance_events(pid: int, name: str, engine: ObservedEngine) -> Iterator[Eve
     tid = pid * TRACKS
     yield from _process(pid, name)
     yield from _thread(tid, "engine")
+    yield from _thread(tid + 1, "preemptions")
     for span in engine.spans:
         yield _slice(tid, span.kind, span.start_ns, span.end_ns, _work(span), "engine")
     for preemption in engine.preemptions:
         content = {"preemptions": len(preemption.trajectories), "trajectories": preemption.trajectories}
-        yield _instant(tid, "preemption", preemption.time_ns, content)
+        yield _instant(tid + 1, "preemption", preemption.time_ns, content)
     for place, (label, unit) in enumerate((("running", "requests"), ("waiting", "requests"), ("KV used", "blocks"))):
         last = None
         for level in engine.levels:
@@ -154,7 +156,7 @@ def _lanes(lives: Sequence[Life]) -> list[int]:
     free: list[int] = []
     busy: list[tuple[int, int]] = []
     for life in lives:
-        while busy and busy[0][0] <= life.start_ns:
+        while busy and busy[0][0] < life.start_ns:  # not at one instant: a flow must find its own slice
             heapq.heappush(free, heapq.heappop(busy)[1])
         if not free:
             heapq.heappush(free, used)
@@ -167,7 +169,7 @@ def _lanes(lives: Sequence[Life]) -> list[int]:
 
 def _work(span: Span) -> dict[str, int]:
     counted = {name: getattr(span, name) for name in ("prefill_tokens", "reprefill_tokens", "decode_tokens")}
-    return {name: count for name, count in (("iterations", span.iterations), *counted.items()) if count}
+    return {name: number for name, number in (("iterations", span.iterations), *counted.items()) if number}
 
 
 def _event(phase: str, tid: int, time_ns: int, **content: Any) -> Event:

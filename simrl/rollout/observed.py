@@ -18,6 +18,7 @@ from simrl.rollout.engine import Engine, EngineOptions, Finished
 from simrl.rollout.state import EngineState
 
 DECODE, PREFILL, REPREFILL, PAUSED = "decode", "prefill", "re-prefill", "paused"
+BUSY = (DECODE, PREFILL, REPREFILL)
 
 LEVELS_OF_POOL = 256
 """Steps of the KV pool's size at which its growth is noted where decode iterations are looked at one by one."""
