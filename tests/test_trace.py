@@ -174,8 +174,8 @@ def test_flows_lead_from_each_trained_group_to_its_batch(traced: Traced) -> None
     assert unbound(traced.events) == []
     table = pq.read_table(traced.folder / "trajectories.parquet").to_pylist()
     trained = {(row["group"], row["consumed_version"]) for row in table if row["fate"] == "trained"}
-    batches = {event["ts"]: event["args"]["version"] for event in tracks(traced.events)["trainer/batches"]}
-    assert {(int(e["name"].removeprefix("group ")), batches[e["ts"]]) for e in ends} == trained
+    batches = {(e["tid"], e["ts"]): e["args"]["version"] for e in tracks(traced.events)["trainer/batches"]}
+    assert {(int(e["name"].removeprefix("group ")), batches[e["tid"], e["ts"]]) for e in ends} == trained
 
 
 def test_dropped_groups_are_marked(traced: Traced) -> None:

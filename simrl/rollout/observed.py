@@ -153,8 +153,18 @@ class ObservedEngine(Engine):
             self._note_work(engine, done)
             self._note_level(_start_ns(engine, done), engine, every_block=not done.only_decode)
         if left.iterations:
-            self._note_level(_start_ns(self.state.engine[0], left), state.engine[0])
             self._note_work(self.state.engine[0], left)
+            self._note_growth(state, _start_ns(self.state.engine[0], left))
+
+    def _note_growth(self, state: EngineState, start_ns: int) -> None:
+        """Note how the KV pool fills while *state* does nothing but decode, as often as the timeline is sampled."""
+        self._note_level(start_ns, state.engine[0])
+        engine = self.state.engine[0]
+        every_ns = int(engine["sample_every_ns"])
+        last_ns = int(engine["clock_ns"] if engine["in_flight"] else engine["end_ns"])
+        for time_ns in range(start_ns + every_ns, last_ns, every_ns):
+            stretch.advance(state, time_ns, False)
+            self._note_level(time_ns, state.engine[0], every_block=False)
 
     def _note_work(self, engine: np.void, done: Counters) -> None:
         """Note what was computed until *engine*'s iteration ends; one with both kinds of prefill is split."""
