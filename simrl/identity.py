@@ -14,9 +14,9 @@ from simrl.config import SimulationConfig
 
 # Parts of the package that read results but do not make them.
 READERS = (
-    "plots",
     "__main__.py",
     "calibrate.py",
+    "chrome_trace.py",
     "collection.py",
     "commands",
     "ending.py",
@@ -26,6 +26,7 @@ READERS = (
     "lock.py",
     "mechanism_table.py",
     "paired.py",
+    "plots",
     "point_ids.py",
     "pool.py",
     "preflight.py",
@@ -34,12 +35,15 @@ READERS = (
     "report.py",
     "request.py",
     "rescue.py",
+    "rollout/observed.py",
     "run_state.py",
     "seeds.py",
+    "stored_run.py",
     "sweep.py",
     "sweep_folder.py",
     "sweep_table.py",
     "text_table.py",
+    "time_breakdown.py",
     "worker.py",
 )
 

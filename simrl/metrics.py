@@ -42,6 +42,10 @@ UNITS: dict[str, str] = {
     "kv_blocks": "blocks/instance",
     "trajectories": "trajectories",
     "iterations": "engine iterations",
+    "training_s": "s of log-prob and update",
+    "preemptions": "preemptions",
+    "generated_tokens": "tokens generated, whatever became of them",
+    "instance_busy_s": "s, by instance; an iteration under way at the end counts whole",
 }
 
 
@@ -135,4 +139,8 @@ def summarise(config: SimulationConfig, records: Records, run_id: str) -> dict[s
         "kv_blocks": records.kv_blocks + 1,
         "trajectories": len(rows),
         "iterations": sum(instance.iterations for instance in records.instances),
+        "training_s": to_s(training_ns),
+        "preemptions": int(rows["preemptions"].sum()),
+        "generated_tokens": int(rows["generated_tokens"].sum()),
+        "instance_busy_s": [to_s(instance.busy_ns) for instance in records.instances],
     }

@@ -119,6 +119,7 @@ def run_points(
         ray_backend.connect(ray_address, workers)
     if sweep_folder is not None:
         write_runs(sweep_folder, output, points, plan.run_ids)
+    remember(output, plan.known, plan.met)
     cached = f" ({len(outcomes)} were there before)" if outcomes else ""
     if jobs:
         compile_engine(say)
@@ -152,6 +153,10 @@ class Plan:
     """Runs that are there, by id."""
     jobs: dict[str, Job]
     """Runs to be computed, by id."""
+    known: dict[str, str]
+    """Ids of points met before, see :mod:`simrl.point_ids`."""
+    met: list[tuple[Point, str]]
+    """Points composed now, and their ids."""
 
 
 def _planned(points: Sequence[Point], output: Path, file: str, limits: Limits, *, resume: bool) -> Plan:
@@ -173,8 +178,7 @@ def _planned(points: Sequence[Point], output: Path, file: str, limits: Limits, *
         else:
             jobs[folder.name] = Job(config, points[place].overrides, output, resume, folder, limits)
     run_ids = [run_id for run_id in ids if run_id is not None]
-    remember(output, known, ((points[place], run_ids[place]) for place in missing))
-    return Plan(run_ids, cached, jobs)
+    return Plan(run_ids, cached, jobs, known, [(points[place], run_ids[place]) for place in missing])
 
 
 def computed(waiting: deque[Job], workers: int, progress: Progress) -> Iterator[Outcome]:

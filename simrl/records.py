@@ -29,6 +29,7 @@ TRAJECTORY = np.dtype(
         ("submit_ns", np.int64),
         ("first_token_ns", np.int64),
         ("finish_ns", np.int64),
+        ("decided_ns", np.int64),  # when it was taken, dropped or cancelled
     ]
 )
 SEGMENT = np.dtype([("trajectory", np.int64), ("version", np.int64), ("tokens", np.int64)])
@@ -55,7 +56,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class InstanceTotals:
-    """What one instance did, from the engine's own counters."""
+    """What one instance did, from the engine's own counters; an iteration under way at the end counts whole."""
 
     iterations: int
     preemptions: int
@@ -65,11 +66,19 @@ class InstanceTotals:
     decode_ns: int
     prefill_ns: int
     reprefill_ns: int
+    paused_ns: int
+    """Time it was held, or admission was stopped and nothing ran."""
+    beyond_end_ns: int
+    """How far the iteration under way at the end reaches beyond it."""
 
     @property
     def busy_ns(self) -> int:
         """Time spent computing."""
         return self.decode_ns + self.prefill_ns + self.reprefill_ns
+
+    def idle_ns(self, duration_ns: int) -> int:
+        """Return the time without work in a run of *duration_ns*."""
+        return duration_ns + self.beyond_end_ns - self.busy_ns - self.paused_ns
 
 
 @dataclass
@@ -101,6 +110,7 @@ class TrajectoryLog:
             "instance",
             "first_token_ns",
             "finish_ns",
+            "decided_ns",
         ):
             rows[name] = NONE
         return first

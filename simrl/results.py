@@ -23,12 +23,13 @@ from simrl.records import FATES, NONE, TRAINED, Batch, Records
 if TYPE_CHECKING:
     import pyarrow as pa
 
-STATUS, SUMMARY, BATCHES, TRAJECTORIES, TIMELINE = (
+STATUS, SUMMARY, BATCHES, TRAJECTORIES, TIMELINE, INSTANCES = (
     "status.json",
     "summary.parquet",
     "batches.parquet",
     "trajectories.parquet",
     "timeline.parquet",
+    "instances.parquet",
 )
 BATCH_UNITS = {
     "version": "versions",
@@ -69,6 +70,21 @@ TIMELINE_UNITS = {
     "kv_blocks_used": "blocks",
     "kv_blocks": "blocks",
     "trainer_phase": "wait | logprob | update | publish",
+}
+INSTANCE_UNITS = {
+    "instance": "",
+    "prefill_s": "s of iterations with prefill, their first-time share",
+    "decode_s": "s of pure decode iterations",
+    "reprefill_s": "s of iterations with prefill, the share of tokens whose KV was lost",
+    "paused_s": "s held for training or new weights, or drained",
+    "idle_s": "s without work",
+    "busy_s": "s, prefill + decode + re-prefill",
+    "beyond_end_s": "s the iteration under way at the end lasts beyond it",
+    "iterations": "engine iterations",
+    "preemptions": "preemptions",
+    "prefill_tokens": "tokens computed for the first time",
+    "reprefill_tokens": "tokens computed again",
+    "decode_tokens": "tokens",
 }
 SEGMENT_UNITS = {"trajectory": "row of trajectories.parquet", "version": "rollout version", "tokens": "tokens"}
 
@@ -170,6 +186,31 @@ def timeline_table(records: Records) -> pa.Table:
     return table(columns, TIMELINE_UNITS)
 
 
+def instances_table(records: Records) -> pa.Table:
+    """Return one row per instance.
+
+    prefill_s + decode_s + reprefill_s + paused_s + idle_s = duration of the run + beyond_end_s.
+    """
+    totals = records.instances
+
+    def seconds(spans_ns: list[int]) -> np.ndarray:
+        return np.array(spans_ns) / NS_PER_S
+
+    columns = {
+        "instance": np.arange(len(totals)),
+        "prefill_s": seconds([instance.prefill_ns for instance in totals]),
+        "decode_s": seconds([instance.decode_ns for instance in totals]),
+        "reprefill_s": seconds([instance.reprefill_ns for instance in totals]),
+        "paused_s": seconds([instance.paused_ns for instance in totals]),
+        "idle_s": seconds([instance.idle_ns(records.duration_ns) for instance in totals]),
+        "busy_s": seconds([instance.busy_ns for instance in totals]),
+        "beyond_end_s": seconds([instance.beyond_end_ns for instance in totals]),
+    }
+    for name in ("iterations", "preemptions", "prefill_tokens", "reprefill_tokens", "decode_tokens"):
+        columns[name] = np.array([getattr(instance, name) for instance in totals])
+    return table(columns, INSTANCE_UNITS)
+
+
 def flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the leaves of nested configuration values under dotted keys; lists as JSON text."""
     for key, value in values.items():
@@ -251,6 +292,7 @@ def write_records(folder: Path, config: SimulationConfig, records: Records, run_
     write_parquet(batches_table(records), folder / BATCHES)
     write_parquet(trajectories_table(records), folder / TRAJECTORIES)
     write_parquet(timeline_table(records), folder / TIMELINE)
+    write_parquet(instances_table(records), folder / INSTANCES)
     segments = records.segments
     columns = {name: segments[name] for name in SEGMENT_UNITS}
     write_parquet(table(columns, SEGMENT_UNITS), folder / "segments.parquet")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from simpy import Environment
 
 from simrl.clock import now_ns, to_ns
@@ -13,7 +15,7 @@ from simrl.cost.weight_sync import weight_sync_s
 from simrl.feasibility import check, check_model_len
 from simrl.records import Records, TrajectoryLog
 from simrl.rollout.cluster import Cluster
-from simrl.rollout.engine import EngineOptions, StuckError
+from simrl.rollout.engine import Engine, EngineOptions, StuckError
 from simrl.staleness.books import Books
 from simrl.staleness.composition import compose_rules
 from simrl.staleness.control import Control
@@ -56,8 +58,12 @@ def prepare(config: SimulationConfig) -> Workload:
     return workload
 
 
-def simulate(config: SimulationConfig) -> Records:
+def simulate(config: SimulationConfig, build_engine: Callable[..., Engine] = Engine) -> Records:
     """Run one simulation.
+
+    Args:
+        config: what to simulate.
+        build_engine: makes each instance's engine; one that watches itself must do what :class:`Engine` does.
 
     Raises:
         ConfigError: if *config* cannot run.
@@ -70,15 +76,11 @@ def simulate(config: SimulationConfig) -> Records:
     rules = compose_rules(config.framework)
     control_class = EpisodeControl if rules.admission.control == EPISODES else Control
     control = control_class(env, rules, books, workload, log)
-    cluster = Cluster(
-        env,
-        config.rollout.instances,
-        engine_options(config, check_model_len(config, workload)),
-        engine_costs(config.hardware, config.model, config.rollout),
-        log,
-        control.trajectory_finished,
-        single=config.rollout.stepping == "iteration",
-    )
+    options = engine_options(config, check_model_len(config, workload))
+    costs = engine_costs(config.hardware, config.model, config.rollout)
+    single = config.rollout.stepping == "iteration"
+    engines = [build_engine(options, costs, single=single) for _ in range(config.rollout.instances)]
+    cluster = Cluster(env, engines, log, control.trajectory_finished)
     control.cluster = cluster
     trainer = Trainer(
         env,
@@ -105,7 +107,7 @@ def simulate(config: SimulationConfig) -> Records:
         batches=trainer.batches,
         timelines=cluster.timelines(),
         instances=cluster.totals(),
-        kv_blocks=engine_options(config, 1).blocks - 1,
+        kv_blocks=options.blocks - 1,
         duration_ns=now_ns(env),
         events=next(env._eid),  # noqa: SLF001 - SimPy keeps no other count of its events
     )

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from simrl.metrics import UNITS
-from simrl.results import BATCH_UNITS, TIMELINE_UNITS, TRAJECTORY_UNITS
+from simrl.results import BATCH_UNITS, INSTANCE_UNITS, TIMELINE_UNITS, TRAJECTORY_UNITS
 
 SMALL = ("versions=2", "groups_per_batch=4", "workload.mean_response_tokens=2000")
 
@@ -50,6 +50,7 @@ def test_a_run_leaves_every_file_of_the_contract(tmp_path: Path) -> None:
         ("batches", BATCH_UNITS, None),
         ("trajectories", TRAJECTORY_UNITS, None),
         ("timeline", TIMELINE_UNITS, None),
+        ("instances", INSTANCE_UNITS, 2),
     ):
         table = pq.read_table(run / f"{name}.parquet")
         assert set(table.column_names) >= set(units)
@@ -111,7 +112,7 @@ def test_worker_count_changes_no_byte(tmp_path: Path) -> None:
         done = simrl(folder, "-m", "seed=0,1,2", f"hydra.launcher.n_jobs={workers}", *SMALL)
         assert done.returncode == 0, done.stderr
     one, two = bytes_of_runs(tmp_path / "1"), bytes_of_runs(tmp_path / "2")
-    assert len(one) == 15
+    assert len(one) == 18
     assert one == two
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Any
 
 import numpy as np
 from simpy import AllOf, Environment, Event
 
 from simrl.clock import now_ns
-from simrl.config import EngineCosts
 from simrl.records import InstanceTotals, TrajectoryLog
-from simrl.rollout.engine import Engine, EngineOptions, Finished
+from simrl.rollout.engine import Engine, Finished
 from simrl.rollout.instance import Instance
 
 
@@ -20,33 +19,24 @@ class Cluster:
 
     Args:
         env: the simulation.
-        instances: how many engines.
-        options: their scheduler's options.
-        costs: their costs.
+        engines: one an instance.
         log: where trajectories are recorded.
         on_finish: called with each finished trajectory's number.
-        single: step every iteration by itself.
     """
 
     def __init__(
         self,
         env: Environment,
-        instances: int,
-        options: EngineOptions,
-        costs: EngineCosts,
+        engines: Sequence[Engine],
         log: TrajectoryLog,
         on_finish: Callable[[int], None],
-        *,
-        single: bool = False,
     ):
         self.env = env
         self.version = 0
         self._log = log
         self._on_finish = on_finish
-        self._loads = [0] * instances
-        self.instances = [
-            Instance(env, index, Engine(options, costs, single=single), self._finished) for index in range(instances)
-        ]
+        self._loads = [0] * len(engines)
+        self.instances = [Instance(env, index, engine, self._finished) for index, engine in enumerate(engines)]
 
     def submit(self, trajectory: int, prompt_tokens: int, response_tokens: int, prefix_key: int) -> None:
         """Send a trajectory to the instance with the fewest requests in flight.
@@ -126,8 +116,4 @@ class Cluster:
 
     def totals(self) -> list[InstanceTotals]:
         """Return each instance's counters."""
-        names = list(InstanceTotals.__dataclass_fields__)
-        return [
-            InstanceTotals(**{name: int(instance.engine.state.engine[0][name]) for name in names})
-            for instance in self.instances
-        ]
+        return [instance.engine.totals(now_ns(self.env)) for instance in self.instances]

@@ -9,15 +9,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 
 from simrl.config import EngineCosts
+from simrl.records import InstanceTotals
 from simrl.rollout import scheduler, stretch
 from simrl.rollout.state import (
+    ENGINE,
     FREE,
     NEVER_NS,
     PAUSED_NEW,
@@ -60,6 +62,8 @@ class Finished(NamedTuple):
     preemptions: int
     reprefill_tokens: int
 
+
+ENGINE_COUNTERS = [field.name for field in fields(InstanceTotals) if field.name in (ENGINE.names or ())]
 
 # A whole record read at once is several times faster than field by field.
 FINISHED_FIELDS = itemgetter(*((REQUEST.names or ()).index(name) for name in Finished._fields[1:]))
@@ -114,6 +118,8 @@ class Engine:
         self._ahead = False
         self.due_ns: int | None = None
         """When the engine has something to tell (a completion; an iteration's end if single); None if idle."""
+        self.paused_ns = 0
+        """Time it was held, or admission was stopped and nothing ran; so far as is known, which may be ahead."""
 
     @property
     def in_flight(self) -> int:
@@ -146,20 +152,31 @@ class Engine:
         self._ahead = False
         engine = self.state.engine
         if not engine["in_flight"][0]:
-            idle_ns = now_ns - int(engine["clock_ns"][0])
-            self._make_room_for_samples(idle_ns)
+            since_ns = int(engine["clock_ns"][0])
+            self._make_room_for_samples(now_ns - since_ns)
             stretch.pass_time(self.state, now_ns)
+            if engine["paused"][0]:
+                self._pause(since_ns, now_ns)
 
     def look(self, now_ns: int) -> np.void:
         """Return the ENGINE record as it stands at *now_ns*; unlike catch_up() this leaves the plan as it is."""
         if not self._ahead:
             return self.state.engine[0]  # type: ignore[no-any-return]
+        seen = self._committed()
+        stretch.advance(seen, now_ns, False)
+        return seen.engine[0]  # type: ignore[no-any-return]
+
+    def _committed(self) -> EngineState:
+        """Return a copy, to play with, of the state from which the engine ran ahead; it takes no samples."""
         if self._seen is None or len(self._seen.requests) != len(self._saved.requests):
             self._seen = EngineState(*(array.copy() for array in self._saved))
         stretch.save(self._saved, self._seen)
         self._seen.engine["sample_every_ns"] = self._seen.engine["next_sample_ns"] = NEVER_NS
-        stretch.advance(self._seen, now_ns, False)
-        return self._seen.engine[0]  # type: ignore[no-any-return]
+        return self._seen
+
+    def _pause(self, start_ns: int, end_ns: int) -> None:
+        """Count a span in which the engine is kept from computing; nothing if it is empty."""
+        self.paused_ns += max(0, end_ns - start_ns)
 
     def _make_room_for_samples(self, span_ns: int = 0) -> None:
         engine = self.state.engine[0]
@@ -231,8 +248,12 @@ class Engine:
         """Start no iteration before *hold_until_ns*."""
         engine = self.state.engine
         engine["hold_until_ns"] = hold_until_ns
-        self._make_room_for_samples(hold_until_ns - int(engine["clock_ns"][0]))
-        if not engine["in_flight"][0]:
+        clock_ns = int(engine["clock_ns"][0])
+        self._make_room_for_samples(hold_until_ns - clock_ns)
+        if engine["in_flight"][0]:
+            self._pause(int(engine["end_ns"][0]), hold_until_ns)
+        else:
+            self._pause(clock_ns, hold_until_ns)
             stretch.pass_time(self.state, hold_until_ns)
 
     def drop_kv_in_place(self) -> None:
@@ -249,6 +270,13 @@ class Engine:
     def pause_admission(self, paused: bool) -> None:
         """Stop or restart admission from the waiting queue; running requests go on."""
         self.state.engine["paused"] = PAUSED_NEW if paused else UNPAUSED
+
+    def totals(self, now_ns: int) -> InstanceTotals:
+        """Return what was done by *now_ns*, the present; the engine must have caught up to it."""
+        engine = self.state.engine[0]
+        beyond_end_ns = int(engine["end_ns"]) - now_ns if engine["in_flight"] else 0
+        counted = {name: int(engine[name]) for name in ENGINE_COUNTERS}
+        return InstanceTotals(**counted, paused_ns=self.paused_ns, beyond_end_ns=beyond_end_ns)
 
     @property
     def running(self) -> int:

@@ -118,7 +118,9 @@ class Control:
             self._close(group, DROPPED_L2)
 
     def _close(self, group: Group, fate: int) -> None:
-        self._log.members(group.index)["fate"] = fate
+        members = self._log.members(group.index)
+        members["fate"] = fate
+        members["decided_ns"] = now_ns(self.env)
         del self._groups[group.index]
 
     def waiting_picture(self) -> str:

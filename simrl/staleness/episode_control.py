@@ -112,13 +112,15 @@ class EpisodeControl:
         for given_up in groups:
             for trajectory in given_up.aborted:
                 self.cluster.abort(trajectory)
-            members = self._log.members(given_up.group.index)
-            if given_up.stale:
-                members["fate"] = DROPPED_L2
-            else:
-                members["fate"][members["finish_ns"] == NONE] = DROPPED_L2
+            members = self._log.numbers([given_up.group.index])
+            unfinished = self._log.rows["finish_ns"][members] == NONE
+            self._decide(members if given_up.stale else members[unfinished], DROPPED_L2)
             if given_up.aborted:
                 self._fill()
+
+    def _decide(self, trajectories: np.ndarray | list[int], fate: int) -> None:
+        self._log.rows["fate"][trajectories] = fate
+        self._log.rows["decided_ns"][trajectories] = now_ns(self.env)
 
     def _fill(self) -> None:
         """Let the dispatcher start what it may."""
@@ -136,7 +138,7 @@ class EpisodeControl:
         """Let the sink take in what there is, serve the trainer, and see when the dispatcher will wake."""
         for result in self.orchestrator.results():
             if isinstance(result, Dropped):
-                self._log.rows["fate"][result.trajectories] = DROPPED_L3
+                self._decide(result.trajectories, DROPPED_L3)
             else:
                 self._batches.append(np.array(result.trajectories))
         self._offer()
@@ -164,7 +166,7 @@ class EpisodeControl:
         if self._batch_taken is None or not self._batches:
             return
         batch = self._batches.popleft()
-        self._log.rows["fate"][batch] = TRAINED
+        self._decide(batch, TRAINED)
         self._log.rows["consumed_version"][batch] = self.books.version
         self.books.waiting_for_batch = False
         taken, self._batch_taken = self._batch_taken, None

@@ -1,0 +1,36 @@
+"""Show a run's summary and where the time of its trainer and instances went."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from simrl.report import run_report
+from simrl.results import read_summary
+from simrl.stored_run import find_run, stored_config
+from simrl.time_breakdown import breakdown_text, time_breakdowns
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.add_argument("run", metavar="RUN", help="a run's folder, or a sweep's link to it")
+    parser.add_argument("--json", action="store_true", help="print summary and breakdown as JSON, times in s")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Print summary and breakdown.
+
+    Raises:
+        ConfigError: if there is no such run.
+    """
+    folder = find_run(options.run)
+    summary = read_summary(folder)
+    breakdowns = time_breakdowns(folder)
+    if options.json:
+        times: dict[str, Any] = {breakdown.name: breakdown.parts_s for breakdown in breakdowns}
+        print(json.dumps({"folder": str(folder), "summary": summary, "time_s": times}, indent=2))  # noqa: T201 - the answer
+    else:
+        print(run_report(stored_config(folder), summary))  # noqa: T201 - the answer
+        print(f"\n{breakdown_text(breakdowns)}\n\n  results: {folder}")  # noqa: T201 - the answer
+    return 0

@@ -1,0 +1,64 @@
+"""A run that was computed before: its folder and the configuration it keeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from simrl.compose import GROUPS, typed
+from simrl.config import ConfigError, SimulationConfig, VerlConfig
+from simrl.results import read_status
+
+CONFIG = Path(".hydra") / "config.yaml"
+
+
+def find_run(given: str) -> Path:
+    """Return the folder of a finished run.
+
+    Args:
+        given: the folder, or a link to it such as a sweep's ``0``.
+
+    Raises:
+        ConfigError: if there is no such run, or it failed.
+    """
+    folder = Path(given).resolve()
+    status = read_status(folder) if folder.is_dir() else None
+    if status is None:
+        raise ConfigError(
+            "RUN", given, "is no finished run; give outputs/runs/<run id>, or a sweep's <folder>/<number>"
+        )
+    if status["state"] != "ok":
+        raise ConfigError("RUN", given, f"the run failed ({status['error']}); run it again")
+    return folder
+
+
+def stored_config(folder: Path) -> SimulationConfig:
+    """Return the configuration a run was made with.
+
+    Raises:
+        ConfigError: if the run keeps none, or one that this version does not understand.
+    """
+    file = folder / CONFIG
+    try:
+        stored = OmegaConf.load(file)
+        assert isinstance(stored, DictConfig)
+        return typed(OmegaConf.merge(_schemas(stored), stored))  # type: ignore[arg-type]
+    except OSError as error:
+        raise ConfigError("RUN", folder, f"keeps no {CONFIG}; run it again") from error
+    except (ConfigError, OmegaConfBaseException, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError("RUN", folder, f"its {CONFIG} is of another version ({reason}); run it again") from error
+
+
+def _schemas(stored: DictConfig) -> DictConfig:
+    """Return the groups' schemas for the values of *stored*, which carry no types."""
+    kinds: dict[str, type[Any]] = {**GROUPS}
+    if "warmup" in stored.get("framework", {}):
+        kinds["framework"] = VerlConfig
+    schemas = OmegaConf.create({group: OmegaConf.structured(kind) for group, kind in kinds.items()})
+    for group in kinds:
+        OmegaConf.set_readonly(schemas[group], None)  # OmegaConf takes frozen dataclasses for constants
+    return schemas
