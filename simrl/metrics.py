@@ -48,6 +48,9 @@ UNITS: dict[str, str] = {
     "instance_busy_s": "s, by instance; an iteration under way at the end counts whole",
 }
 
+BY_INSTANCE = ("instance_busy_s",)
+"""Columns that hold a list, one value an instance."""
+
 
 def tokens_of(trajectories: np.ndarray) -> np.ndarray:
     """Return prompt + generated tokens of each row; 0 for one that never gave a token."""

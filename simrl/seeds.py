@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simrl.metrics import UNITS
+from simrl.metrics import BY_INSTANCE, UNITS
 from simrl.plots.bar_table import SAME_AS, t_interval
 from simrl.results import table
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 SET = ("run_id", "framework", "eta", "warmup", "versions", "seed", "strict_bound", "expected_staleness")
 """Columns of :data:`simrl.metrics.UNITS` that say what was set; the others are measured."""
-METRICS = tuple(name for name in UNITS if name not in SET)
+METRICS = tuple(name for name in UNITS if name not in (*SET, *BY_INSTANCE))
 NO_SETTING = (*METRICS, "run_id", "seed", "block", "sweep")
 FOLLOWING = ("strict_bound", "expected_staleness", "upstream_knob")
 """Settings that follow from framework and eta."""

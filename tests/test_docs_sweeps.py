@@ -1,4 +1,4 @@
-"""Every shell command in docs/sweeps.md runs, in order, in an empty folder."""
+"""Every shell command of the pages on sweeps runs, in order, in an empty folder (test_launchers has its own page)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from simrl.commands import NAMES, help_line
+from simrl.commands import NAMES
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "sweeps.md"
@@ -27,26 +27,28 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Run the whole page in one folder; the first command that fails is told with its words."""
-    place = tmp_path_factory.mktemp("page")
-    for block in blocks(PAGE.read_text()):
-        commands = re.findall(r"-m simrl (\w+) ", block)
-        if any(name in NAMES and help_line(name) is None for name in commands):
-            continue  # a command of this page that is not there yet
+def run_page(page: Path, place: Path) -> None:
+    """Run a page's blocks in one folder; the first command that fails is told with its words."""
+    for block in blocks(page.read_text()):
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", block],  # noqa: S607
             cwd=place, env=environment(), capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}"
-    return place
 
 
-def test_the_pages_commands_leave_what_it_says(folder: Path) -> None:
-    """After the page's commands its tables, pictures and runs are there, and it names every command."""
+def test_the_pages_commands_leave_what_it_says(tmp_path: Path) -> None:
+    """After the page's commands its tables, pictures, runs and the trace are there, and it names every command."""
+    run_page(PAGE, tmp_path)
     for sweep in ("outputs/sweeps/quota", "outputs/sweeps/cancel", "both"):
         for name in ("sweep.parquet", "seeds.parquet", "throughput.png"):
-            assert (folder / sweep / name).is_file(), f"{sweep}/{name}"
-    assert len(list((folder / "outputs" / "runs").glob("areal-*"))) >= 4
-    assert {"Failures", "Launchers", "A timeline for one run"} <= set(re.findall(r"^## (.+)$", PAGE.read_text(), re.M))
+            assert (tmp_path / sweep / name).is_file(), f"{sweep}/{name}"
+    assert len(list((tmp_path / "outputs" / "runs").glob("areal-*"))) >= 4
+    assert (tmp_path / "quota.json").is_file()
+    assert all(f"`{name}`" in PAGE.read_text() for name in NAMES)
+
+
+@pytest.mark.parametrize("page", ["sweeps_failures.md", "sweeps_trace.md"])
+def test_the_commands_of_the_other_pages_run(page: str, tmp_path: Path) -> None:
+    """Each block of the pages on failures and on the timeline ends with exit code 0."""
+    run_page(PAGE.with_name(page), tmp_path)

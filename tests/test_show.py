@@ -9,6 +9,7 @@ import pytest
 
 from simrl import commands
 from simrl.config import EngineCosts
+from simrl.ending import ended
 from simrl.results import read_summary
 from simrl.rollout.engine import Engine, EngineOptions
 from simrl.time_breakdown import time_breakdowns
@@ -91,7 +92,7 @@ def test_a_run_without_its_instances_is_refused(tmp_path: Path, capsys: pytest.C
     """A run folder that lacks the table, as older ones do: one line, exit code 2."""
     folder = keep(compose_config(*SMALL), tmp_path)
     (folder / "instances.parquet").unlink()
-    assert commands.main(["show", str(folder)]) == 2
+    assert ended(lambda: commands.main(["show", str(folder)])) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "instances.parquet" in line
     assert "run it again" in line
@@ -100,5 +101,5 @@ def test_a_run_without_its_instances_is_refused(tmp_path: Path, capsys: pytest.C
 def test_a_failed_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of a run that failed its error is told, exit code 2."""
     (tmp_path / "status.json").write_text(json.dumps({"state": "failed", "error": "DeadlockError: nothing happens"}))
-    assert commands.main(["show", str(tmp_path)]) == 2
+    assert ended(lambda: commands.main(["show", str(tmp_path)])) == 2
     assert "DeadlockError" in capsys.readouterr().err

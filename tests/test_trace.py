@@ -26,6 +26,7 @@ from simrl.chrome_trace import trace_events, trace_sums
 from simrl.commands.trace import observe
 from simrl.compose import plain
 from simrl.config import SimulationConfig
+from simrl.ending import ended
 from simrl.metrics import summarise
 from simrl.results import read_summary
 from simrl.rollout.observed import BUSY, DECODE, PAUSED, PREFILL, REPREFILL
@@ -282,7 +283,7 @@ def test_a_run_of_other_code_is_refused(
     """If the code changed since, one line says so, the exit code is 2 and nothing is written."""
     folder = keep(compose_config(*TINY), tmp_path)
     monkeypatch.setattr(simrl.identity, "code_digest", lambda: "edited")
-    assert commands.main(["trace", str(folder)]) == 2
+    assert ended(lambda: commands.main(["trace", str(folder)])) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "changed since" in line
     assert not list(folder.glob("*trace*"))
@@ -294,7 +295,7 @@ def test_what_is_no_run_is_refused(
 ) -> None:
     """A folder that is no run, or none at all: one line that names it, exit code 2."""
     monkeypatch.chdir(tmp_path)
-    assert commands.main(["trace", given_run]) == 2
+    assert ended(lambda: commands.main(["trace", given_run])) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert f"RUN={given_run}: " in line
 
@@ -302,7 +303,7 @@ def test_what_is_no_run_is_refused(
 def test_an_output_that_cannot_be_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An output in a folder that does not exist: one line, exit code 2."""
     folder = keep(compose_config(*TINY), tmp_path)
-    assert commands.main(["trace", str(folder), "--output", str(tmp_path / "no" / "t.json")]) == 2
+    assert ended(lambda: commands.main(["trace", str(folder), "--output", str(tmp_path / "no" / "t.json")])) == 2
     assert "--output=" in capsys.readouterr().err
 
 
