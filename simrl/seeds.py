@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SET = ("run_id", "framework", "eta", "warmup", "versions", "seed", "strict_bound", "expected_staleness")
 """Columns of :data:`simrl.metrics.UNITS` that say what was set; the others are measured."""
 METRICS = tuple(name for name in UNITS if name not in (*SET, *BY_INSTANCE))
-NO_SETTING = (*METRICS, "run_id", "seed", "block", "sweep")
+NO_SETTING = (*METRICS, *BY_INSTANCE, "run_id", "seed", "block", "sweep")
 FOLLOWING = ("strict_bound", "expected_staleness", "upstream_knob")
 """Settings that follow from framework and eta."""
 CI = "_ci95"

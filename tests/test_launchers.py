@@ -98,7 +98,7 @@ def page(tmp_path_factory: pytest.TempPathFactory, ray_folder: str) -> Path:
 def test_submitit_leaves_the_same_bytes(page: Path) -> None:
     """The submitit launcher's jobs, here on this machine, leave joblib's tables, in sweep and runs."""
     assert parquet_bytes(page / "submitit") == parquet_bytes(page / "joblib")
-    assert len(parquet_bytes(page / "joblib" / "runs")) == 2 * 5
+    assert len(parquet_bytes(page / "joblib" / "runs")) == 2 * 6
     assert len(list((page / "submitit/sweeps/eta/.submitit").glob("*/*_result.pkl"))) == 2
 
 
@@ -125,7 +125,7 @@ def test_a_slurm_array_leaves_the_same_bytes(page: Path, tmp_path: Path) -> None
 def test_ray_leaves_the_same_bytes_and_no_process(page: Path, ray_folder: str) -> None:
     """A sweep file gives the same tables, byte for byte, on Ray and in processes of this machine; Ray ends with it."""
     assert parquet_bytes(page / "ray") == parquet_bytes(page / "processes")
-    assert len(parquet_bytes(page / "ray" / "runs")) == 3 * 5
+    assert len(parquet_bytes(page / "ray" / "runs")) == 3 * 6
     await_end(ray_folder)
 
 

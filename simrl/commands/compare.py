@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from simrl.commands import answer
 from simrl.config import ConfigError
-from simrl.metrics import UNITS
+from simrl.metrics import BY_INSTANCE, UNITS
 from simrl.paired import Difference, Pair, difference, pairing_keys, pairs
 from simrl.plots.bar_table import SAME_AS
 from simrl.results import SUMMARY
@@ -73,7 +73,7 @@ def full_row(folder: SweepFolder, run_id: str) -> dict[str, Any]:
 
 def differing(a: dict[str, Any], b: dict[str, Any], but: Sequence[str] = ()) -> list[dict[str, Any]]:
     """Return the configuration keys in which two rows differ, with both values; None where a key does not exist."""
-    hidden = {*METRICS, "run_id", *REMARKS, *but}
+    hidden = {*METRICS, *BY_INSTANCE, "run_id", *REMARKS, *but}
     keys = [key for key in dict.fromkeys((*a, *b)) if key not in hidden and a.get(key) != b.get(key)]
     keys = [key for key in keys if SAME_AS.get(key) not in keys]
     return [{"key": key, "a": a.get(key), "b": b.get(key)} for key in keys]
