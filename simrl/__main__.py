@@ -18,12 +18,13 @@ from simrl import commands
 from simrl.compose import config_folder, typed
 from simrl.ending import FAILED, ended
 from simrl.limits import limits_of
-from simrl.preflight import check_points, search_path
+from simrl.progress import say
 from simrl.report import run_report
 from simrl.results import read_summary
 from simrl.rollout.engine import compile_engine
 from simrl.run import Outcome, run, run_folder
-from simrl.sweep import SweepReport, link_run, say, stop_mark
+from simrl.sweep.multirun import SweepReport, link_run, stop_mark
+from simrl.sweep.preflight import check_points, search_path
 
 
 def hydra_files(config: DictConfig) -> dict[str, str]:
@@ -89,7 +90,7 @@ def launch(arguments: list[str]) -> int:
     except BrokenProcessPool:
         if SweepReport.started is None:
             raise
-        from simrl.rescue import finish  # noqa: PLC0415 - seldom needed
+        from simrl.sweep.rescue import finish  # noqa: PLC0415 - seldom needed
 
         finish(SweepReport.started, search_path(namespace.config_dir))
     except RuntimeError as error:
@@ -100,7 +101,7 @@ def launch(arguments: list[str]) -> int:
         return FAILED
     except (KeyboardInterrupt, OSError):
         if SweepReport.started is not None:
-            from simrl.rescue import clear_up  # noqa: PLC0415 - seldom needed
+            from simrl.sweep.rescue import clear_up  # noqa: PLC0415 - seldom needed
 
             clear_up(SweepReport.started)
         raise

@@ -12,7 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from simrl.compose import explain
 from simrl.config import ConfigError
-from simrl.sweep import say
+from simrl.progress import say
 
 FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 """A run failed; bad input, and nothing was written; Ctrl-C; SIGTERM."""

@@ -20,7 +20,7 @@ from pathlib import Path
 from secrets import token_hex
 from threading import Event, Thread
 
-from simrl.sweep import say
+from simrl.progress import say
 
 HEARTBEAT_S = 15.0
 STALE_S = 120.0

@@ -1,4 +1,4 @@
-"""How far a long job is: one line rewritten on a terminal, a line every few seconds elsewhere."""
+"""What people at the terminal are told, and how far a long job is: a line rewritten, or one every few seconds."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ import time
 from typing import TextIO
 
 TERMINAL_EVERY_S, ELSEWHERE_EVERY_S = 0.2, 5.0
+
+
+def say(line: str) -> None:
+    """Tell the person at the terminal; results go to stdout, this does not."""
+    print(f"simrl: {line}", file=sys.stderr, flush=True)  # noqa: T201
 
 
 def clock_text(seconds: float) -> str:

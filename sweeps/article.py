@@ -4,7 +4,7 @@ Runs every experiment of sweeps/article.yaml that was not run before, draws ever
 beside ours and writes all of it to <output_dir>/sweeps/article/: sweep.parquet, comparison.csv, conclusions.csv,
 paired.csv, figures/ and report.html.
 
-The arguments, seeds=16 for sixteen loads among them, are those of every sweep: see simrl/request.py or --help.
+The arguments, seeds=16 for sixteen loads among them, are those of every sweep: see simrl/sweep/request.py or --help.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from simrl.ending import FAILED, ended
-from simrl.request import KEYS, Request, carry_out, parse
+from simrl.sweep.request import KEYS, Request, carry_out, parse
 
 GRID = Path(__file__).parent / "article.yaml"
 
@@ -26,8 +26,8 @@ def reproduce(request: Request) -> int:
     Raises:
         ConfigError: before anything runs, for a request that cannot be met.
     """
-    from simrl.collection import collect  # noqa: PLC0415 - workers read this file too: no pandas up there
-    from simrl.pool import cores  # noqa: PLC0415
+    from simrl.sweep.collection import collect  # noqa: PLC0415 - workers read this file too: no pandas up there
+    from simrl.sweep.pool import cores  # noqa: PLC0415
     from sweeps.comparison import compare  # noqa: PLC0415
     from sweeps.conclusions import conclusions_table, paired_table  # noqa: PLC0415
     from sweeps.digest import summary_text  # noqa: PLC0415

@@ -15,10 +15,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from simrl.collection import LEVELS, SWEEP
 from simrl.plots.tables import ArticleTables
-from simrl.progress import Progress
-from simrl.sweep import say
+from simrl.progress import Progress, say
+from simrl.sweep.collection import LEVELS, SWEEP
 
 DIGEST = ".drawn.json"
 """Figure -> digest of what it was drawn from, or null if there was nothing to draw."""

@@ -16,14 +16,14 @@ import pytest
 from simrl import commands
 from simrl.__main__ import main as simrl_main
 from simrl.config import ConfigError
-from simrl.grid import Point, configurations, expand, load_sweep
 from simrl.lock import lock_path, this_process
 from simrl.metrics import UNITS
 from simrl.plots.bar_table import t_quantile_975
 from simrl.results import write_status
 from simrl.run import run, run_folder
-from simrl.seeds import METRICS
-from simrl.sweep_folder import write_runs
+from simrl.sweep.folder import write_runs
+from simrl.sweep.grid import Point, configurations, expand, load_sweep
+from simrl.sweep.seeds import METRICS
 
 TINY = ("versions=1", "groups_per_batch=2", "group_size=2", "workload.mean_response_tokens=500")
 FILE = """

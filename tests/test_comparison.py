@@ -10,10 +10,10 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from simrl.collection import collect
 from simrl.config import ConfigError
-from simrl.grid import expand, force, load_sweep
 from simrl.plots.tables import ArticleTables
+from simrl.sweep.collection import collect
+from simrl.sweep.grid import expand, force, load_sweep
 from sweeps.article import GRID, main, parse
 from sweeps.comparison import compare, judge, tally
 from sweeps.conclusions import CONCLUSIONS, conclusions_table, paired_table

@@ -18,18 +18,18 @@ import pytest
 from hydra import initialize_config_dir
 
 import simrl.__main__
-import simrl.pool
 import simrl.run
-from simrl.collection import SWEEP, collect
+import simrl.sweep.pool
 from simrl.compose import compose_point, config_folder
 from simrl.config import ConfigError, SimulationConfig
-from simrl.grid import Point, expand, sweep_of
 from simrl.limits import Limits
-from simrl.pool import compute, run_points
-from simrl.request import carry_out, parse, requested
 from simrl.run import NOT_STARTED, Outcome
-from simrl.sweep import link_run
-from simrl.sweep_table import collect_folder
+from simrl.sweep.collection import SWEEP, collect
+from simrl.sweep.grid import Point, expand, sweep_of
+from simrl.sweep.multirun import link_run
+from simrl.sweep.pool import compute, run_points
+from simrl.sweep.request import carry_out, parse, requested
+from simrl.sweep.table import collect_folder
 
 ROOT = Path(__file__).parents[1]
 TINY = {"versions": 1, "groups_per_batch": 2, "group_size": 2, "workload.mean_response_tokens": 1000}
@@ -136,7 +136,7 @@ def test_fail_fast_starts_nothing_more(tmp_path: Path, monkeypatch: pytest.Monke
     assert len(list((tmp_path / "runs").iterdir())) == 2
 
 
-def never_listen(job: simrl.pool.Job, on_try: Callable[[int], None]) -> Outcome:
+def never_listen(job: simrl.sweep.pool.Job, on_try: Callable[[int], None]) -> Outcome:
     """Compute a run; the first seed's hangs where no alarm is heard, as in native code."""
     if job.config.seed == 0:
         on_try(1)
@@ -146,8 +146,8 @@ def never_listen(job: simrl.pool.Job, on_try: Callable[[int], None]) -> Outcome:
 
 def test_a_worker_that_hears_no_alarm_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that goes on after its time limit is ended with its process."""
-    monkeypatch.setattr(simrl.pool, "compute", never_listen)
-    monkeypatch.setattr(simrl.pool, "GRACE_S", 0.2)
+    monkeypatch.setattr(simrl.sweep.pool, "compute", never_listen)
+    monkeypatch.setattr(simrl.sweep.pool, "GRACE_S", 0.2)
     outcomes = run_points(points(2), tmp_path, workers=1, limits=Limits(timeout_s=3))
     assert [outcome.state for outcome in outcomes] == ["failed", "ok"]
     assert "had to be killed" in str(status_of(tmp_path, 0)["error"])

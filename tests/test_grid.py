@@ -8,7 +8,7 @@ import pytest
 
 from simrl.compose import compose_point, config_folder, typed
 from simrl.config import ConfigError
-from simrl.grid import Point, configurations, expand, force, load_sweep, override_text, seeds_of, sweep_of
+from simrl.sweep.grid import Point, configurations, expand, force, load_sweep, override_text, seeds_of, sweep_of
 
 ARTICLE = Path(__file__).parent.parent / "sweeps" / "article.yaml"
 GRID = {

@@ -16,14 +16,14 @@ from pathlib import Path
 
 import pytest
 
-import simrl.preflight
-import simrl.ray_backend
+import simrl.sweep.preflight
+import simrl.sweep.ray_backend
 from simrl.config import ConfigError
-from simrl.grid import Point
-from simrl.pool import Job, run_points
-from simrl.preflight import check_launcher
-from simrl.ray_backend import connect, seen
 from simrl.run import Outcome
+from simrl.sweep.grid import Point
+from simrl.sweep.pool import Job, run_points
+from simrl.sweep.preflight import check_launcher
+from simrl.sweep.ray_backend import connect, seen
 from tests.conftest import compose_config
 
 ROOT = Path(__file__).parent.parent
@@ -164,7 +164,7 @@ def test_trouble_on_ray_costs_its_run_alone_and_ctrl_c_leaves_nothing_half_writt
 
 def test_a_folder_that_is_not_shared_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that another node kept to itself is one line: choose a folder that all nodes share."""
-    monkeypatch.setattr(simrl.ray_backend, "VISIBLE_S", 0.3)
+    monkeypatch.setattr(simrl.sweep.ray_backend, "VISIBLE_S", 0.3)
     (tmp_path / "runs").mkdir()
     folder = tmp_path / "runs" / "areal-1"
     job = Job(compose_config("framework=areal"), (), tmp_path, True, folder)
@@ -187,7 +187,7 @@ def test_what_is_not_there_is_said_in_one_line(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ConfigError, match="hydra/launcher=submitit_slurm: finds no Slurm"):
         check_launcher(["seed=1", "hydra/launcher=submitit_slurm"])
-    assert find_spec(simrl.preflight.SUBMITIT) is not None
-    monkeypatch.setattr(simrl.preflight, "SUBMITIT", "hydra_plugins.nowhere")
+    assert find_spec(simrl.sweep.preflight.SUBMITIT) is not None
+    monkeypatch.setattr(simrl.sweep.preflight, "SUBMITIT", "hydra_plugins.nowhere")
     with pytest.raises(ConfigError, match=r"submitit_local: needs the extra slurm; pip install -e '\.\[slurm\]'"):
         check_launcher(["hydra/launcher=submitit_local"])

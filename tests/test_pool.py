@@ -12,13 +12,13 @@ from pathlib import Path
 
 import pytest
 
-import simrl.pool
 import simrl.run
+import simrl.sweep.pool
 from simrl.config import ConfigError
-from simrl.grid import Point, configurations, expand, sweep_of
-from simrl.pool import compute, run_points
 from simrl.progress import Progress, clock_text
 from simrl.run import Outcome
+from simrl.sweep.grid import Point, configurations, expand, sweep_of
+from simrl.sweep.pool import compute, run_points
 
 SMALL = {"versions": 2, "groups_per_batch": 4, "workload.mean_response_tokens": 1000}
 VICTIM = 1
@@ -35,14 +35,14 @@ def parquet_bytes(outcomes: list[Outcome]) -> dict[str, bytes]:
     return {f"{o.run_id}/{file.name}": file.read_bytes() for o in outcomes for file in o.folder.glob("*.parquet")}
 
 
-def kill_victim(job: simrl.pool.Job, on_try: Callable[[int], None]) -> Outcome:
+def kill_victim(job: simrl.sweep.pool.Job, on_try: Callable[[int], None]) -> Outcome:
     """Compute a run; the victim's process is killed as an out-of-memory killer would."""
     if job.config.seed == VICTIM:
         os.kill(os.getpid(), signal.SIGKILL)
     return compute(job, on_try)
 
 
-def fail_victim(job: simrl.pool.Job, on_try: Callable[[int], None]) -> Outcome:
+def fail_victim(job: simrl.sweep.pool.Job, on_try: Callable[[int], None]) -> Outcome:
     """Compute a run; in the victim's simulation an exception is raised, and around another run the disk is full."""
 
     def explode(_: object) -> None:
@@ -82,26 +82,26 @@ def test_a_run_in_two_blocks_is_computed_once_and_a_cached_one_never(
     again = run_points(points, tmp_path, workers=1)
     assert [outcome.cached for outcome in again] == [True, False, True, False]
     assert "1 of 1 runs" in capfd.readouterr().err
-    monkeypatch.setattr(simrl.pool, "Worker", None)
+    monkeypatch.setattr(simrl.sweep.pool, "Worker", None)
     assert all(outcome.cached for outcome in run_points(points, tmp_path))
 
 
 def test_a_dead_worker_costs_its_run_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A killed worker's run is marked failed in its status.json, the others finish, a second call mends it."""
-    monkeypatch.setattr(simrl.pool, "compute", kill_victim)
+    monkeypatch.setattr(simrl.sweep.pool, "compute", kill_victim)
     points = small_points(seeds=3, blocks={"a": {"framework": "areal"}})
     outcomes = run_points(points, tmp_path, workers=1)
     assert [outcome.state for outcome in outcomes] == ["ok", "failed", "ok"]
     status = json.loads((outcomes[VICTIM].folder / "status.json").read_text())
     assert status["state"] == "failed"
     assert "killed" in status["error"]
-    monkeypatch.setattr(simrl.pool, "compute", compute)
+    monkeypatch.setattr(simrl.sweep.pool, "compute", compute)
     assert [outcome.cached for outcome in run_points(points, tmp_path, workers=1)] == [True, False, True]
 
 
 def test_a_failing_run_is_recorded_and_the_rest_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An exception stands in status.json with its traceback, one outside the simulation as well."""
-    monkeypatch.setattr(simrl.pool, "compute", fail_victim)
+    monkeypatch.setattr(simrl.sweep.pool, "compute", fail_victim)
     outcomes = run_points(small_points(seeds=4, blocks={"a": {"framework": "areal"}}), tmp_path, workers=1)
     assert [outcome.state for outcome in outcomes] == ["ok", "failed", "failed", "ok"]
     assert "boom" in json.loads((outcomes[VICTIM].folder / "status.json").read_text())["traceback"]
@@ -111,7 +111,9 @@ def test_a_failing_run_is_recorded_and_the_rest_goes_on(tmp_path: Path, monkeypa
 def test_code_edited_under_a_running_sweep_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that loaded other code than the sweep began with makes another run; the sweep's own counts as failed."""
     point = small_points(seeds=1, blocks={"a": {"framework": "areal"}})
-    job = simrl.pool.Job(configurations(point)[0], point[0].overrides, tmp_path, True, tmp_path / "runs" / "areal-old")
+    job = simrl.sweep.pool.Job(
+        configurations(point)[0], point[0].overrides, tmp_path, True, tmp_path / "runs" / "areal-old"
+    )
     monkeypatch.setattr(simrl.run, "simulate", lambda _: None)
     outcome = compute(job)
     assert (outcome.run_id, outcome.state) == ("areal-old", "failed")
@@ -134,7 +136,7 @@ def test_many_cached_runs_are_told_in_no_time(tmp_path: Path, monkeypatch: pytes
         (tmp_path / "runs" / run_id).mkdir(parents=True)
         (tmp_path / "runs" / run_id / "status.json").write_text('{"state": "ok"}')
         (tmp_path / "runs" / run_id / "summary.parquet").touch()  # without it a run does not count as whole
-    monkeypatch.setattr(simrl.pool, "recall", lambda _: ids)
+    monkeypatch.setattr(simrl.sweep.pool, "recall", lambda _: ids)
     started = time.process_time()
     outcomes = run_points(points, tmp_path)
     assert time.process_time() - started < 3
@@ -143,14 +145,14 @@ def test_many_cached_runs_are_told_in_no_time(tmp_path: Path, monkeypatch: pytes
 
 def test_what_is_remembered_ends_with_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Remembered ids hold for one state of code and configuration; points that read other files are not remembered."""
-    import simrl.point_ids
+    import simrl.sweep.point_ids
 
     point = Point("a", ("framework=areal", "seed=0"))
     trace = Point("a", ("workload=trace", "workload.path=x.csv"))
-    simrl.point_ids.remember(tmp_path, {}, [(point, "areal-1"), (trace, "areal-2")])
-    assert simrl.point_ids.recall(tmp_path) == {"framework=areal seed=0": "areal-1"}
-    monkeypatch.setattr(simrl.point_ids, "code_digest", lambda: "edited")
-    assert simrl.point_ids.recall(tmp_path) == {}
+    simrl.sweep.point_ids.remember(tmp_path, {}, [(point, "areal-1"), (trace, "areal-2")])
+    assert simrl.sweep.point_ids.recall(tmp_path) == {"framework=areal seed=0": "areal-1"}
+    monkeypatch.setattr(simrl.sweep.point_ids, "code_digest", lambda: "edited")
+    assert simrl.sweep.point_ids.recall(tmp_path) == {}
 
 
 def test_progress_tells_counts_and_an_estimate() -> None:

@@ -12,7 +12,7 @@ from simrl.config import EngineCosts
 from simrl.ending import ended
 from simrl.results import read_summary
 from simrl.rollout.engine import Engine, EngineOptions
-from simrl.time_breakdown import time_breakdowns
+from simrl.timeline.time_breakdown import time_breakdowns
 from tests.conftest import compose_config
 from tests.test_trace import BARRIERS, SMALL, keep
 

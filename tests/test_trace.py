@@ -22,7 +22,6 @@ from yaml import safe_dump
 
 import simrl.identity
 from simrl import commands
-from simrl.chrome_trace import trace_events, trace_sums
 from simrl.commands.trace import observe
 from simrl.compose import plain
 from simrl.config import SimulationConfig
@@ -32,7 +31,8 @@ from simrl.results import read_summary
 from simrl.rollout.observed import BUSY, DECODE, PAUSED, PREFILL, REPREFILL
 from simrl.run import run
 from simrl.simulation import simulate
-from simrl.sweep import link_run
+from simrl.sweep.multirun import link_run
+from simrl.timeline.chrome_trace import trace_events, trace_sums
 from tests.conftest import compose_config
 from tests.random_configs import small_configs
 from tests.test_invariants import same_records

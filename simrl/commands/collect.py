@@ -13,10 +13,10 @@ from typing import Any
 
 from simrl.commands import answer
 from simrl.config import ConfigError
-from simrl.seeds import CI, LARGEST, configuration_columns, telling_columns
-from simrl.sweep import say
-from simrl.sweep_folder import read_folder
-from simrl.sweep_table import Collected, collect
+from simrl.progress import say
+from simrl.sweep.folder import read_folder
+from simrl.sweep.seeds import CI, LARGEST, configuration_columns, telling_columns
+from simrl.sweep.table import Collected, collect
 from simrl.text_table import number_text, text_table
 
 SHOWN = ("effective_throughput", "waste", "mean_staleness")

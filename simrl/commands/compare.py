@@ -16,13 +16,13 @@ import pyarrow.parquet as pq
 from simrl.commands import answer
 from simrl.config import ConfigError
 from simrl.metrics import BY_INSTANCE, UNITS
-from simrl.paired import Difference, Pair, difference, pairing_keys, pairs
 from simrl.plots.bar_table import SAME_AS
+from simrl.progress import say
 from simrl.results import SUMMARY
-from simrl.seeds import METRICS, NO_SETTING
-from simrl.sweep import say
-from simrl.sweep_folder import SweepFolder, read_folder
-from simrl.sweep_table import read_rows, set_keys, whole
+from simrl.sweep.folder import SweepFolder, read_folder
+from simrl.sweep.paired import Difference, Pair, difference, pairing_keys, pairs
+from simrl.sweep.seeds import METRICS, NO_SETTING
+from simrl.sweep.table import read_rows, set_keys, whole
 from simrl.text_table import number_text, text_table
 
 SHOWN = ("effective_throughput", "waste", "mean_staleness", "max_staleness")

@@ -19,14 +19,14 @@ from yaml import safe_load  # type: ignore[import-untyped]
 from simrl.commands import answer
 from simrl.compose import config_folder, points_of
 from simrl.config import ConfigError, SimulationConfig
-from simrl.estimate import BASES, Estimate, estimate, times_of, wall_s
-from simrl.grid import Point, configurations, expand
-from simrl.point_ids import key_of, recall
-from simrl.pool import cores
 from simrl.progress import clock_text
-from simrl.request import parse, requested
 from simrl.run import run_folder
-from simrl.run_state import state_of
+from simrl.sweep.estimate import BASES, Estimate, estimate, times_of, wall_s
+from simrl.sweep.grid import Point, configurations, expand
+from simrl.sweep.point_ids import key_of, recall
+from simrl.sweep.pool import cores
+from simrl.sweep.request import parse, requested
+from simrl.sweep.run_state import state_of
 from simrl.text_table import text_table
 
 STATE_WORDS = {"ok": "cached", "failed": "failed before", "running": "running", "missing": "new"}

@@ -8,8 +8,8 @@ from typing import Any
 
 from simrl.report import run_report
 from simrl.results import read_summary
-from simrl.stored_run import find_run, stored_config
-from simrl.time_breakdown import breakdown_text, time_breakdowns
+from simrl.timeline.stored_run import find_run, stored_config
+from simrl.timeline.time_breakdown import breakdown_text, time_breakdowns
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 from simrl.commands import answer
 from simrl.progress import clock_text
-from simrl.run_state import STATES, RunState, counts, state_of
-from simrl.sweep_folder import SweepFolder, read_folder, sweeps_in
+from simrl.sweep.folder import SweepFolder, read_folder, sweeps_in
+from simrl.sweep.run_state import STATES, RunState, counts, state_of
 from simrl.text_table import text_table
 
 EVERYTHING = "all runs"

@@ -10,16 +10,16 @@ import json
 from pathlib import Path
 from typing import Any
 
-from simrl.chrome_trace import trace_events, trace_sums, write_trace
 from simrl.config import ConfigError, SimulationConfig
 from simrl.identity import run_id
+from simrl.progress import say
 from simrl.records import Records
 from simrl.results import read_summary
 from simrl.rollout.engine import compile_engine
 from simrl.rollout.observed import ObservedEngine
 from simrl.simulation import simulate
-from simrl.stored_run import find_run, stored_config
-from simrl.sweep import say
+from simrl.timeline.chrome_trace import trace_events, trace_sums, write_trace
+from simrl.timeline.stored_run import find_run, stored_config
 
 FILE = "trace.json"
 

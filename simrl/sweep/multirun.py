@@ -1,4 +1,4 @@
-"""A sweep: its folder links to its runs, collects their rows into one table and draws it."""
+"""A sweep of Hydra's: its folder links to its runs, and at its end their rows become one table and one picture."""
 
 from __future__ import annotations
 
@@ -13,15 +13,11 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
 from simrl.compose import points_of
+from simrl.progress import say
 from simrl.results import read_status
 from simrl.rollout.engine import compile_engine
 
 SWEEP_TABLE, SWEEP_FIGURE = "sweep.parquet", "throughput.png"
-
-
-def say(line: str) -> None:
-    """Tell the person at the terminal; results go to stdout, this does not."""
-    print(f"simrl: {line}", file=sys.stderr, flush=True)  # noqa: T201
 
 
 def link_path(sweep_folder: Path, number: int) -> Path:
@@ -86,7 +82,7 @@ class SweepReport(Callback):
         folder = Path(config.hydra.sweep.dir)
         stop_mark(folder).unlink(missing_ok=True)
         try:
-            from simrl.sweep_table import collect_folder  # noqa: PLC0415 - it needs this module
+            from simrl.sweep.table import collect_folder  # noqa: PLC0415 - it needs this module
 
             collected = collect_folder(folder)
             if collected is not None:

@@ -23,11 +23,11 @@ from typing import Any
 from yaml import YAMLError, safe_load  # type: ignore[import-untyped]
 
 from simrl.config import ConfigError
-from simrl.grid import Point, Sweep, expand, force, load_sweep, seeds_of
 from simrl.limits import FIELDS
-from simrl.pool import run_points
+from simrl.progress import say
 from simrl.run import NOT_STARTED, Outcome
-from simrl.sweep import say
+from simrl.sweep.grid import Point, Sweep, expand, force, load_sweep, seeds_of
+from simrl.sweep.pool import run_points
 
 KEYS = __doc__.split("\n\n", 1)[1]
 """The arguments explained, for ``--help``."""

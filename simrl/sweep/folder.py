@@ -19,9 +19,9 @@ from yaml import YAMLError, safe_load  # type: ignore[import-untyped]
 
 from simrl.compose import compose_point, config_folder, points_of, typed
 from simrl.config import ConfigError
-from simrl.grid import Point
 from simrl.identity import run_id
 from simrl.results import STATUS
+from simrl.sweep.grid import Point
 
 RUNS = "runs.json"
 MULTIRUN = "multirun.yaml"

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from simrl.compose import GROUPS, RUN_KEYS
 from simrl.metrics import UNITS
+from simrl.progress import say
 from simrl.results import BATCHES, SUMMARY, read_status, write_parquet
-from simrl.sweep import SWEEP_FIGURE, SWEEP_TABLE, say
-from simrl.sweep_folder import PlannedRun, SweepFolder, read_folder
+from simrl.sweep.folder import PlannedRun, SweepFolder, read_folder
+from simrl.sweep.multirun import SWEEP_FIGURE, SWEEP_TABLE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -138,10 +139,10 @@ def collect(sweeps: Sequence[SweepFolder], output: Path) -> Collected | None:
     Collecting again, or after more runs ended, replaces the files; the same runs give the same bytes.
 
     Args:
-        sweeps: the folders, see :func:`simrl.sweep_folder.read_folder`.
+        sweeps: the folders, see :func:`simrl.sweep.folder.read_folder`.
         output: folder the files go to.
     """
-    from simrl.seeds import seeds_table  # noqa: PLC0415
+    from simrl.sweep.seeds import seeds_table  # noqa: PLC0415
 
     rows = read_rows(sweeps)
     if rows is None:

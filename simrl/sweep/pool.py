@@ -19,17 +19,16 @@ from yaml import safe_dump  # type: ignore[import-untyped]
 
 from simrl.compose import plain
 from simrl.config import SimulationConfig, one_of
-from simrl.grid import Point, configurations
 from simrl.limits import Limits, overtime
 from simrl.lock import is_dead, lock_path, owner_of, release_dead, run_lock
-from simrl.point_ids import key_of, recall, remember
-from simrl.progress import Progress
+from simrl.progress import Progress, say
 from simrl.results import is_ok, whole_folder, write_status
 from simrl.rollout.engine import compile_engine
 from simrl.run import NOT_STARTED, Outcome, run, run_folder
-from simrl.sweep import say
-from simrl.sweep_folder import write_runs
-from simrl.worker import DiedError, Worker
+from simrl.sweep.folder import write_runs
+from simrl.sweep.grid import Point, configurations
+from simrl.sweep.point_ids import key_of, recall, remember
+from simrl.sweep.worker import DiedError, Worker
 
 BACKENDS = ("processes", "ray")
 """What runs can be computed in."""
@@ -96,20 +95,20 @@ def run_points(
     """Run every point of a sweep and return what became of each, in the order of the points.
 
     Args:
-        points: the sweep's points, see :func:`simrl.grid.expand`.
+        points: the sweep's points, see :func:`simrl.sweep.grid.expand`.
         output_dir: runs go to ``<output_dir>/runs/``.
         file: the sweep's name in messages.
         workers: worker processes; one a core if none is given.
         resume: take results that are there already.
         limits: the time of a try, how many tries there are, and whether a failure stops the sweep.
         backend: one of :data:`BACKENDS`.
-        ray_address: where Ray is, see :func:`simrl.ray_backend.connect`.
+        ray_address: where Ray is, see :func:`simrl.sweep.ray_backend.connect`.
         sweep_folder: takes runs.json, the list of the sweep's runs, before any of them starts.
 
     Raises:
         ConfigError: before anything runs, for the first point that cannot be simulated or a backend that is not there.
     """
-    from simrl import ray_backend  # noqa: PLC0415 - it builds on this file
+    from simrl.sweep import ray_backend  # noqa: PLC0415 - it builds on this file
 
     one_of("backend", backend, BACKENDS)
     output = Path(output_dir)
@@ -154,7 +153,7 @@ class Plan:
     jobs: dict[str, Job]
     """Runs to be computed, by id."""
     known: dict[str, str]
-    """Ids of points met before, see :mod:`simrl.point_ids`."""
+    """Ids of points met before, see :mod:`simrl.sweep.point_ids`."""
     met: list[tuple[Point, str]]
     """Points composed now, and their ids."""
 

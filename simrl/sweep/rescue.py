@@ -6,12 +6,13 @@ import shutil
 import sys
 from pathlib import Path
 
-from simrl.grid import Point
 from simrl.limits import limits_of
 from simrl.lock import release_dead
-from simrl.pool import run_points
+from simrl.progress import say
 from simrl.run import NOT_STARTED
-from simrl.sweep import Started, SweepReport, link_path, link_run, say, stop_mark
+from simrl.sweep.grid import Point
+from simrl.sweep.multirun import Started, SweepReport, link_path, link_run, stop_mark
+from simrl.sweep.pool import run_points
 
 
 def finish(sweep: Started, search_path: list[str]) -> None:

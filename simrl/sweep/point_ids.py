@@ -14,9 +14,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 from simrl.compose import config_folder
-from simrl.grid import Point
 from simrl.identity import code_digest
 from simrl.results import whole_file
+from simrl.sweep.grid import Point
 
 FILE = "point_ids.json"
 OUTSIDE = ("trace", "hydra.", "${")

@@ -9,10 +9,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from simrl.grid import Point
 from simrl.plots.tables import ArticleTables
 from simrl.results import BATCHES, SUMMARY, whole_file, write_parquet
 from simrl.run import Outcome
+from simrl.sweep.grid import Point
 
 SWEEP, LEVELS = "sweep.parquet", "levels.parquet"
 

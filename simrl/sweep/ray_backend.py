@@ -19,10 +19,10 @@ from typing import Any
 
 from simrl.config import ConfigError
 from simrl.lock import release_dead
-from simrl.pool import DIED, Job, compute, cores, failed
 from simrl.progress import Progress
 from simrl.results import read_status
 from simrl.run import Outcome
+from simrl.sweep.pool import DIED, Job, compute, cores, failed
 
 LOCAL = "local"
 IN_FLIGHT_PER_CPU = 2

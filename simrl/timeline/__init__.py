@@ -1,0 +1,1 @@
+"""One run in time: what it stored, where its time went, its trace."""
