@@ -17,6 +17,7 @@ READERS = (
     "plots",
     "__main__.py",
     "calibrate.py",
+    "calibration",
     "grid.py",
     "mechanism_table.py",
     "point_ids.py",
