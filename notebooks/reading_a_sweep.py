@@ -6,6 +6,7 @@
 #       extension: .py
 #       format_name: percent
 #       format_version: '1.3'
+#       jupytext_version: 1.19.6
 #   kernelspec:
 #     display_name: Python 3 (ipykernel)
 #     language: python
@@ -43,9 +44,11 @@ SWEEP = OUTPUT / "sweeps" / "reading_a_sweep"
 # and lengths. Runs that are there already are not computed again.
 
 # %%
-grid = ["framework=areal,verl_drop,roll", "framework.eta=1,2", "seed=0,1" if SMALL else "seed=0,1,2"]
-size = ["versions=2", "groups_per_batch=2", "group_size=2", "workload.mean_response_tokens=1000"] if SMALL else []
-command = [sys.executable, "-m", "simrl", "-m", *grid, *size, f"output_dir={OUTPUT}", f"hydra.sweep.dir={SWEEP}"]
+grid = ["framework=areal,verl_drop,roll", "framework.eta=1,2", "seed=0,1,2"]
+if SMALL:
+    grid = ["framework=areal,roll", "framework.eta=1,2", "seed=0,1", "hydra.launcher.n_jobs=1"]
+    grid += ["versions=2", "groups_per_batch=2", "group_size=2", "workload.mean_response_tokens=1000"]
+command = [sys.executable, "-m", "simrl", "-m", *grid, f"output_dir={OUTPUT}", f"hydra.sweep.dir={SWEEP}"]
 done = subprocess.run(command, capture_output=True, text=True, check=False)
 assert done.returncode == 0, done.stderr
 print(done.stderr.splitlines()[-1].partition(":")[2].partition(":")[0].strip())
