@@ -67,7 +67,7 @@ if SMALL:
 # %%
 blocks = {name: {"framework": name, "framework.eta": etas} for name, etas in CANDIDATES.items()}
 points = expand(sweep_of({"seeds": SEEDS, "shared": SETTING, "blocks": blocks}, "notebook"))
-outcomes = run_points(points, OUTPUT)
+outcomes = run_points(points, OUTPUT, workers=1 if SMALL else None)  # None: one a core
 assert all(outcome.state == "ok" for outcome in outcomes)
 runs = pd.concat([pd.read_parquet(outcome.folder / "summary.parquet") for outcome in outcomes], ignore_index=True)
 runs["name"] = [f"{style.look_of(row.framework).label}, eta {row.eta}" for row in runs.itertuples()]

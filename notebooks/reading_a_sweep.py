@@ -100,13 +100,15 @@ Image(SWEEP / "throughput.png", width=900)
 # %% [markdown]
 # ## A run's tables
 #
-# A run's folder holds five tables and a `status.json`. Here: ROLL at eta 2, which cancels and drops.
+# A run's folder holds its row (`summary.parquet`), the four tables below and a `status.json`. Here: ROLL at eta 2,
+# which cancels and drops.
 
 # %%
 run_id = sweep.set_index(["framework", "eta", "seed"]).loc[("roll", 2, 0), "run_id"]
 folder = OUTPUT / "runs" / run_id
 assert json.loads((folder / "status.json").read_text())["state"] == "ok"
 print(run_id)
+pd.set_option("display.max_colwidth", 200)
 pd.DataFrame(
     {
         name: {"rows": len(pd.read_parquet(folder / name)), "columns": ", ".join(units(folder / name).index[:11])}

@@ -25,8 +25,8 @@ from simrl.sweep import say
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 
 
-def calibrate(spec_file: Path, output: Path, workers: int) -> None:
-    """Fit what a specification asks for; print the report and write it with the values to *output*.
+def calibrate(spec_file: Path, output: Path, workers: int) -> str:
+    """Fit what a specification asks for; write the report and the values to *output* and return the report.
 
     Raises:
         ConfigError: before anything runs, for a specification that cannot be met.
@@ -40,13 +40,13 @@ def calibrate(spec_file: Path, output: Path, workers: int) -> None:
         compile_engine(say)
         fitted = fit(model, say)
     text = report(fitted)
-    print(text)  # noqa: T201 - the command's answer
     output.mkdir(parents=True, exist_ok=True)
     contents = {"report.md": text, "values.json": json.dumps(fitted.values, indent=2) + "\n"}
     for name, content in contents.items():
         aside = output / f".{name}.part"
         aside.write_text(content)
         aside.replace(output / name)
+    return text
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, default=cores(), help="processes; default one a core")
     options = parser.parse_args(arguments)
     try:
-        calibrate(options.spec, options.output, options.workers)
+        text = calibrate(options.spec, options.output, options.workers)
     except ConfigError as error:
         say(str(error))
         return BAD_INPUT
@@ -73,6 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         say("interrupted; nothing was written")
         return INTERRUPTED
+    print(text)  # noqa: T201 - the command's answer
     return 0
 
 
