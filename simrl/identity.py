@@ -16,6 +16,7 @@ from simrl.config import SimulationConfig
 READERS = (
     "__main__.py",
     "calibrate.py",
+    "calibration",
     "commands",
     "ending.py",
     "limits.py",
