@@ -21,7 +21,7 @@ from simrl.limits import limits_of
 from simrl.progress import say
 from simrl.report import run_report
 from simrl.results import read_summary
-from simrl.rollout.engine import compile_engine
+from simrl.rollout.compilation import compile_engine, compiling_ahead
 from simrl.run import Outcome, run, run_folder
 from simrl.sweep.multirun import SweepReport, link_run, stop_mark
 from simrl.sweep.preflight import check_points, search_path
@@ -82,8 +82,9 @@ def launch(arguments: list[str]) -> int:
     namespace = get_args_parser().parse_args(arguments)
     runs = not (namespace.hydra_help or namespace.cfg or namespace.info)
     if runs and not namespace.shell_completion:
-        check_points(namespace.overrides, namespace.config_dir)
-        compile_engine(say)
+        with compiling_ahead() as ahead:
+            check_points(namespace.overrides, namespace.config_dir)
+            compile_engine(say, ahead)
     sys.argv[1:] = arguments
     try:
         hydra.main(config_path=config_folder(), config_name="config", version_base="1.3")(job)()

@@ -13,7 +13,7 @@ from simrl.identity import run_id
 from simrl.limits import Limits, time_limit
 from simrl.lock import run_lock
 from simrl.results import STATUS, is_ok, whole_folder, write_records, write_status
-from simrl.rollout.engine import compile_engine
+from simrl.rollout.compilation import compile_engine
 from simrl.simulation import simulate
 
 NOT_STARTED = "not started"

@@ -15,7 +15,7 @@ from simrl.identity import run_id
 from simrl.progress import say
 from simrl.records import Records
 from simrl.results import read_summary
-from simrl.rollout.engine import compile_engine
+from simrl.rollout.compilation import compile_engine
 from simrl.rollout.observed import ObservedEngine
 from simrl.simulation import simulate
 from simrl.timeline.chrome_trace import trace_events, trace_sums, write_trace

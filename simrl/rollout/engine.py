@@ -6,9 +6,7 @@ its last committed state and runs to that instant instead; results do not depend
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from operator import itemgetter
 from typing import NamedTuple
@@ -293,32 +291,3 @@ class Engine:
     def samples(self) -> np.ndarray:
         """The timeline recorded so far, SAMPLE rows."""
         return self.state.samples[: int(self.state.engine["samples"][0])]
-
-
-def compile_engine(say: Callable[[str], object] | None = None) -> float:
-    """Compile the engine, or load it from the cache, by running a tiny case; return the seconds it took.
-
-    Args:
-        say: called with one line if it takes more than a second.
-    """
-    started = time.monotonic()
-    lines = ["compiling the rollout engine (once; it is cached) ..."]
-    timer = threading.Timer(1.0, say or (lambda _: None), lines)
-    timer.daemon = True
-    timer.start()
-    for caching in (False, True):
-        options = EngineOptions(blocks=64, prefix_caching=caching, max_model_len=512, sample_every_ns=1_000_000)
-        engine = Engine(options, EngineCosts(1e-3, 0, 0, 0, 0, 0))
-        engine.submit(0, 20, 3, 0, 20)
-        engine.run_ahead()
-        engine.catch_up(1_500_000)
-        engine.submit(1, 20, 30, 0, 20)
-        due_ns = engine.run_ahead()
-        list(engine.collect())
-        engine.catch_up(due_ns or 0)
-        engine.abort_and_resubmit_all()
-        engine.drop_kv_in_place()
-        engine.set_version(1, 0)
-        engine.abort(1)
-    timer.cancel()
-    return time.monotonic() - started

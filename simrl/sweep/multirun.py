@@ -15,7 +15,7 @@ from omegaconf import DictConfig
 from simrl.compose import points_of
 from simrl.progress import say
 from simrl.results import read_status
-from simrl.rollout.engine import compile_engine
+from simrl.rollout.compilation import compile_engine
 
 SWEEP_TABLE, SWEEP_FIGURE = "sweep.parquet", "throughput.png"
 

@@ -23,7 +23,7 @@ from simrl.limits import Limits, overtime
 from simrl.lock import is_dead, lock_path, owner_of, release_dead, run_lock
 from simrl.progress import Progress, say
 from simrl.results import is_ok, whole_folder, write_status
-from simrl.rollout.engine import compile_engine
+from simrl.rollout.compilation import compile_engine, compiling_ahead
 from simrl.run import NOT_STARTED, Outcome, run, run_folder
 from simrl.sweep.folder import write_runs
 from simrl.sweep.grid import Point, configurations
@@ -112,16 +112,18 @@ def run_points(
 
     one_of("backend", backend, BACKENDS)
     output = Path(output_dir)
-    plan = _planned(points, output, file, limits, resume=resume)
+    with compiling_ahead() as ahead:
+        plan = _planned(points, output, file, limits, resume=resume)
+        if backend == "ray" and plan.jobs:
+            ray_backend.connect(ray_address, workers)
+        if sweep_folder is not None:
+            write_runs(sweep_folder, output, points, plan.run_ids)
+        remember(output, plan.known, plan.met)
+        if plan.jobs:
+            compile_engine(say, ahead)
     jobs, outcomes = plan.jobs, dict(plan.cached)
-    if backend == "ray" and jobs:
-        ray_backend.connect(ray_address, workers)
-    if sweep_folder is not None:
-        write_runs(sweep_folder, output, points, plan.run_ids)
-    remember(output, plan.known, plan.met)
     cached = f" ({len(outcomes)} were there before)" if outcomes else ""
     if jobs:
-        compile_engine(say)
         # a long run must not end alone
         waiting = deque(sorted(jobs.values(), key=lambda job: -job.config.versions))
         progress = Progress("runs", len(jobs))

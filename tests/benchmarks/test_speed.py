@@ -15,7 +15,7 @@ from collections.abc import Callable
 import pytest
 
 from simrl.config import SimulationConfig
-from simrl.rollout.engine import compile_engine
+from simrl.rollout.compilation import compile_engine
 from simrl.simulation import simulate
 from tests.conftest import compose_config
 

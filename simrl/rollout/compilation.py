@@ -1,0 +1,90 @@
+"""Compile the engine before it is needed; the first time, its two largest parts in processes of their own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from numba import int64, typeof
+
+from simrl.config import EngineCosts
+from simrl.rollout.compiled import CACHE_FOLDER
+from simrl.rollout.engine import Engine, EngineOptions, build_state
+from simrl.rollout.stretch import begin_iteration, decode_stretch, end_iteration
+
+PARTS = ("iteration", "stretch")
+WHOLE = Path(CACHE_FOLDER) / "whole"
+"""Stands in the cache when all of the engine is there."""
+
+
+def compile_part(name: str) -> None:
+    """Compile one of :data:`PARTS` into the cache."""
+    state = typeof(build_state(EngineOptions(blocks=64)))
+    if name == "iteration":
+        begin_iteration.compile((state,))
+        end_iteration.compile((state,))
+    else:
+        decode_stretch.compile((state, int64))
+
+
+@contextmanager
+def compiling_ahead() -> Iterator[Sequence[subprocess.Popen[bytes]]]:
+    """Compile the parts in processes beside this one while the block runs; hand what is given to compile_engine().
+
+    Nothing starts if the cache is whole; what still runs at the block's end is stopped.
+    """
+    parts = [] if WHOLE.exists() else [_compiler(name) for name in PARTS]
+    try:
+        yield parts
+    finally:
+        for part in parts:
+            part.kill()
+            part.wait()
+
+
+def _compiler(part: str) -> subprocess.Popen[bytes]:
+    quiet = subprocess.DEVNULL
+    return subprocess.Popen([sys.executable, "-m", __name__, part], stdin=quiet, stdout=quiet, stderr=quiet)  # noqa: S603 - ours
+
+
+def compile_engine(say: Callable[[str], object] | None = None, ahead: Sequence[subprocess.Popen[bytes]] = ()) -> float:
+    """Compile the engine, or load it from the cache, by running a tiny case; return the seconds it took.
+
+    Args:
+        say: called with one line if it takes more than a second.
+        ahead: the processes of :func:`compiling_ahead`.
+    """
+    started = time.monotonic()
+    lines = ["compiling the rollout engine (once; it is cached) ..."]
+    timer = threading.Timer(1.0, say or (lambda _: None), lines)
+    timer.daemon = True
+    timer.start()
+    for part in ahead:
+        part.wait()
+    for caching in (False, True):
+        options = EngineOptions(blocks=64, prefix_caching=caching, max_model_len=512, sample_every_ns=1_000_000)
+        engine = Engine(options, EngineCosts(1e-3, 0, 0, 0, 0, 0))
+        engine.submit(0, 20, 3, 0, 20)
+        engine.run_ahead()
+        engine.catch_up(1_500_000)
+        engine.submit(1, 20, 30, 0, 20)
+        due_ns = engine.run_ahead()
+        list(engine.collect())
+        engine.catch_up(due_ns or 0)
+        engine.abort_and_resubmit_all()
+        engine.drop_kv_in_place()
+        engine.set_version(1, 0)
+        engine.abort(1)
+    timer.cancel()
+    with suppress(OSError):  # a cache that was cleared meanwhile
+        WHOLE.touch()
+    return time.monotonic() - started
+
+
+if __name__ == "__main__":
+    compile_part(sys.argv[1])
