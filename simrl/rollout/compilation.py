@@ -1,4 +1,4 @@
-"""Compile the engine before it is needed; the first time, its two largest parts in processes of their own."""
+"""Compile the engine before it is needed: the first time in processes beside this one, which does other things."""
 
 from __future__ import annotations
 
@@ -9,27 +9,35 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
-from numba import int64, typeof
+from numba import boolean, int64, typeof
 
 from simrl.config import EngineCosts
+from simrl.rollout import scheduler, stretch
 from simrl.rollout.compiled import CACHE_FOLDER
 from simrl.rollout.engine import Engine, EngineOptions, build_state
-from simrl.rollout.stretch import begin_iteration, decode_stretch, end_iteration
 
-PARTS = ("iteration", "stretch")
+PARTS = ("time", "requests")
 WHOLE = Path(CACHE_FOLDER) / "whole"
 """Stands in the cache when all of the engine is there."""
 
 
 def compile_part(name: str) -> None:
     """Compile one of :data:`PARTS` into the cache."""
-    state = typeof(build_state(EngineOptions(blocks=64)))
-    if name == "iteration":
-        begin_iteration.compile((state,))
-        end_iteration.compile((state,))
-    else:
-        decode_stretch.compile((state, int64))
+    state: Any = typeof(build_state(EngineOptions(blocks=64)))  # type: ignore[no-untyped-call]
+    functions: dict[str, list[tuple[Any, tuple[Any, ...]]]] = {
+        "time": [(stretch.save_and_advance, (state, state, boolean))],
+        "requests": [
+            (scheduler.submit, (state, *[int64] * 6)),
+            (scheduler.abort, (state, int64)),
+            (scheduler.resubmit_all, (state,)),
+            (scheduler.reset_running, (state,)),
+            (stretch.pass_time, (state, int64)),
+        ],
+    }
+    for function, arguments in functions[name]:
+        function.compile(arguments)
 
 
 @contextmanager
