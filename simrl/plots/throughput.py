@@ -202,19 +202,18 @@ def _draw_marks(axis: Axes, bars: pd.DataFrame, *, upright: bool) -> None:
 
 
 def _name_panel(figure: Figure, axis: Axes, bars: pd.DataFrame, arrangement: Arrangement) -> None:
-    """Panel title, and a line below it where the panel's bars come without a promised bound."""
+    """Panel title, and a line below it that says whether the panel's bars come with a promised bound."""
     first = bars.iloc[0]
     if arrangement.panels:
         words = [_worded(column, first[column]) for column in arrangement.named if not pd.isna(first[column])]
         name = layout.wrapped(figure, " · ".join(words), PANEL_TITLE_PT, figure.get_figwidth(), weight="bold")
-        note = ""
+        note = "strict bound" if bars["strict_bound"].notna().all() else ""
         if bars["strict_bound"].isna().all():
             expects_eta = (bars["expected_staleness"] == bars["eta"]).all()
             note = "no strict bound" + (", expected ≤ η" if expects_eta else "")
-        axis.set_title(name, fontsize=PANEL_TITLE_PT, fontweight="bold", loc="left", pad=16 if note else 6)
-        if note:
-            place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
-            axis.annotate(note, (0, 1), (0, 4), fontsize=LABEL_PT, color=style.MUTED, **place)
+        axis.set_title(name, fontsize=PANEL_TITLE_PT, fontweight="bold", loc="left", pad=16)
+        place: dict[str, Any] = {"xycoords": "axes fraction", "textcoords": "offset points"}
+        axis.annotate(note, (0, 1), (0, 4), fontsize=LABEL_PT, color=style.MUTED, **place)
     labels = ["\n".join(_tick_lines(bar, bars, arrangement)) for _, bar in bars.iterrows()]
     axis.set_xticks(range(len(bars)), labels)
 
