@@ -18,7 +18,8 @@ from simrl.records import DROPPED_L2, NONE, TRAINED, Records
 from simrl.rollout.engine import Engine, EngineOptions
 from simrl.simulation import DeadlockError, prepare, simulate
 from simrl.staleness.concurrency import AdaptiveConcurrency, Concurrency
-from simrl.staleness.episodes import BURST_SHARE, BURST_WINDOW_NS, Orchestrator
+from simrl.staleness.dispatcher import BURST_SHARE, BURST_WINDOW_NS
+from simrl.staleness.episodes import Orchestrator
 from tests.conftest import compose_config
 from tests.random_configs import small_configs
 from tests.test_invariants import same_records

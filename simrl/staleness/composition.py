@@ -9,9 +9,10 @@ from simrl.config import ConfigError, FrameworkConfig
 from simrl.staleness import admission, cancellation, sampling
 from simrl.staleness.concurrency import AdaptiveConcurrency
 from simrl.staleness.deadline import Backlog, MostUrgent
-from simrl.staleness.episodes import FifoSink, OlderThanCollecting
+from simrl.staleness.episodes import OlderThanCollecting
 from simrl.staleness.reservation import Reservations
 from simrl.staleness.rule import ANY
+from simrl.staleness.train_sink import FifoSink
 
 ACCEPTED = {
     "float | None": (int, float, type(None)),

@@ -15,7 +15,9 @@ from simrl.rollout.cluster import Cluster
 from simrl.staleness.books import Books
 from simrl.staleness.composition import Rules
 from simrl.staleness.concurrency import POLL_NS, AdaptiveConcurrency, EngineReading
-from simrl.staleness.episodes import Dropped, FifoSink, GivenUp, OlderThanCollecting, Orchestrator
+from simrl.staleness.dispatcher import GivenUp
+from simrl.staleness.episodes import Dropped, OlderThanCollecting, Orchestrator
+from simrl.staleness.train_sink import FifoSink
 from simrl.workload import Workload
 
 DISPATCH = TRAINER + 1

@@ -9,26 +9,21 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from simrl.clock import NS_PER_S
 from simrl.config import at_least
 from simrl.staleness.cancellation import Cancellation
 from simrl.staleness.concurrency import AdaptiveConcurrency, Concurrency, EngineReading
+from simrl.staleness.dispatcher import BURST_SHARE, BURST_WINDOW_NS, Burst, Dispatcher, GivenUp, OpenGroup
 from simrl.staleness.rule import EPISODES
-from simrl.staleness.sampling import Sampling
+from simrl.staleness.train_sink import FifoSink, Sink, oldest_fresh
 
-BURST_WINDOW_NS = 5 * NS_PER_S
-"""Span for which the number of trajectories started is bounded."""
-BURST_SHARE = 10
-"""One part in this many of the limit may be started in a window, and at least a group."""
 WAKE_NS = NS_PER_S // 2
 """How long the dispatcher sleeps at most if nothing finishes ..."""
 IDLE_WAKE_NS = NS_PER_S // 10
 """... and how long if nothing is in flight."""
-VOID_BATCHES = 10
-"""Batches' worth of void groups on end at which the snapshot ends the run; later versions go on, and so do we."""
 
 
 @dataclass(frozen=True)
@@ -45,214 +40,6 @@ class OlderThanCollecting(Cancellation):
 
     def __post_init__(self) -> None:
         at_least("framework.cancellation.max_age", self.max_age, 0)
-
-
-@dataclass(frozen=True)
-class FifoSink(Sampling):
-    """L3: trajectories in the order their groups were complete; those older than *max_age* for their batch go.
-
-    Looked at when a group is complete and once after every batch that is sent (Sink does it).
-    """
-
-    control: ClassVar[str] = EPISODES
-
-    max_age: int
-    """max_off_policy_steps."""
-
-    def __post_init__(self) -> None:
-        at_least("framework.sampling.max_age", self.max_age, 0)
-
-
-def oldest_fresh(step: int, max_age: int) -> int:
-    """Return the oldest admission version that may train in batch *step* (min_fresh_version)."""
-    return step - 1 - max_age
-
-
-def episode_staleness(start: int, end: int, step: int) -> tuple[int, int, int]:
-    """Return the staleness in batch *step* of a group started at version *start*: total, in flight, in the queue.
-
-    Args:
-        start: admission version.
-        end: version when it finished.
-        step: the batch it goes into.
-    """
-    total = max(0, step - 1 - start)
-    in_flight = min(total, max(0, end - start))
-    return total, in_flight, total - in_flight
-
-
-@dataclass(slots=True)
-class OpenGroup:
-    """A group of which not all members have returned."""
-
-    index: int
-    admission_version: int
-    """Version when its first member was started; all members carry it."""
-    started: int = 0
-    returned: int = 0
-    running: dict[int, int] = field(default_factory=dict)
-    """Trajectory -> start, ns."""
-
-
-class GivenUp(NamedTuple):
-    """A group that was cancelled."""
-
-    group: OpenGroup
-    aborted: list[int]
-    """Trajectories that were running."""
-    owed: int
-    """Members that had not returned."""
-    stale: bool
-    """Whether for its age, then nothing of it is kept; else for overload, then what has returned is kept."""
-
-
-@dataclass(slots=True)
-class Burst:
-    """How many trajectories may be started in a window; finished ones are given back."""
-
-    opened_ns: int = -BURST_WINDOW_NS
-    started: int = 0
-
-    def left(self, now_ns: int, most: int) -> int:
-        """Return how many more of *most* may be started; a window that is over is followed by one that begins now."""
-        if now_ns >= self.opened_ns + BURST_WINDOW_NS:
-            self.opened_ns, self.started = now_ns, 0
-        return most - self.started
-
-
-class Dispatcher:
-    """The open groups and the trajectories in flight."""
-
-    def __init__(self, group_size: int):
-        self.group_size = group_size
-        self.groups: dict[int, OpenGroup] = {}
-        """By index, in order of their first start."""
-        self.in_flight = 0
-        self.opened = 0
-        """Groups opened so far."""
-        self._part_started: OpenGroup | None = None
-
-    def start(self, now_ns: int, version: int) -> int:
-        """Start a trajectory, of the group that still has some to start or else of a new one; return its number."""
-        group = self._part_started
-        if group is None:
-            group = self._part_started = self.groups[self.opened] = OpenGroup(self.opened, version)
-            self.opened += 1
-        trajectory = group.index * self.group_size + group.started
-        group.started += 1
-        group.running[trajectory] = now_ns
-        self.in_flight += 1
-        if group.started == self.group_size:
-            self._part_started = None
-        return trajectory
-
-    def returned(self, trajectory: int) -> OpenGroup:
-        """Take a finished trajectory off; return its group."""
-        group = self.groups[trajectory // self.group_size]
-        del group.running[trajectory]
-        self.in_flight -= 1
-        group.returned += 1
-        if group.returned == self.group_size:
-            del self.groups[group.index]
-        return group
-
-    def older(self, version: int) -> list[OpenGroup]:
-        """Return the open groups started before *version*."""
-        return [group for group in self.groups.values() if group.admission_version < version]
-
-    def youngest(self, count: int) -> list[OpenGroup]:
-        """Return groups, youngest first by their earliest running member, until *count* trajectories run in them."""
-        chosen = []
-        young_first = sorted(
-            (group for group in self.groups.values() if group.running),
-            key=lambda group: min(group.running.values()),
-            reverse=True,
-        )
-        for group in young_first:
-            if count <= 0:
-                break
-            count -= len(group.running)
-            chosen.append(group)
-        return chosen
-
-    def give_up(self, group: OpenGroup, *, stale: bool) -> GivenUp:
-        """Forget an open group."""
-        del self.groups[group.index]
-        if group is self._part_started:
-            self._part_started = None
-        self.in_flight -= len(group.running)
-        aborted = list(group.running)
-        group.running.clear()
-        return GivenUp(group, aborted, self.group_size - group.returned, stale)
-
-
-class Kept(NamedTuple):
-    """A finished trajectory that waits for its batch."""
-
-    admission_version: int
-    trajectory: int
-
-
-class Sink:
-    """Collects groups until all members have returned or were cancelled, and cuts batches off what it keeps.
-
-    Args:
-        group_size: members of a group.
-        batch_trajectories: trajectories of a batch.
-        max_age: staleness above which a trajectory is dropped.
-    """
-
-    def __init__(self, group_size: int, batch_trajectories: int, max_age: int):
-        self.step = 1
-        self.pending: list[Kept] = []
-        self.void_trajectories = 0
-        """Trajectories of groups that gave nothing, since one last gave something."""
-        self._group_size = group_size
-        self._batch_trajectories = batch_trajectories
-        self._max_age = max_age
-        self._arrived: dict[int, list[int]] = {}
-        self._swept_step = 1
-
-    def arrive(self, group: OpenGroup, trajectory: int) -> list[int]:
-        """Take in a finished trajectory; return those that are dropped."""
-        arrived = self._arrived.setdefault(group.index, [])
-        arrived.append(trajectory)
-        return self._complete(group) if len(arrived) == self._group_size else []
-
-    def cancel(self, given_up: GivenUp) -> list[int]:
-        """Close a group that was given up; return the trajectories that are dropped."""
-        return self._complete(given_up.group, void=given_up.stale)
-
-    def _complete(self, group: OpenGroup, *, void: bool = False) -> list[int]:
-        arrived = self._arrived.pop(group.index, [])
-        oldest = oldest_fresh(self.step, self._max_age)
-        dropped = []
-        if void or not arrived:
-            self.void_trajectories += len(arrived) or self._group_size
-        elif group.admission_version < oldest:
-            self.void_trajectories += len(arrived)
-            dropped = arrived
-        else:
-            self.void_trajectories = 0
-            self.pending += [Kept(group.admission_version, trajectory) for trajectory in arrived]
-        if self._swept_step != self.step:
-            self._swept_step = self.step
-            dropped = dropped + [kept.trajectory for kept in self.pending if kept.admission_version < oldest]
-            self.pending = [kept for kept in self.pending if kept.admission_version >= oldest]
-        return dropped
-
-    @property
-    def hopeless(self) -> bool:
-        """Whether so many groups on end gave nothing that the snapshot would end the run."""
-        return self.void_trajectories >= VOID_BATCHES * self._batch_trajectories
-
-    def cut(self) -> list[int]:
-        """Take the next batch, if there is enough for one; in order of completion of the groups."""
-        size = self._batch_trajectories
-        if len(self.pending) < size:
-            return []
-        batch, self.pending = self.pending[:size], self.pending[size:]
-        return [kept.trajectory for kept in batch]
 
 
 class Returned(NamedTuple):

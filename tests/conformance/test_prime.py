@@ -17,22 +17,10 @@ from simrl.records import TrajectoryLog
 from simrl.staleness.books import Books
 from simrl.staleness.composition import Rules
 from simrl.staleness.concurrency import AdaptiveConcurrency, Concurrency, EngineReading
+from simrl.staleness.dispatcher import BURST_WINDOW_NS, Burst, Dispatcher, GivenUp, OpenGroup
 from simrl.staleness.episode_control import EpisodeControl
-from simrl.staleness.episodes import (
-    BURST_WINDOW_NS,
-    Burst,
-    Dispatcher,
-    Dropped,
-    FifoSink,
-    GivenUp,
-    OlderThanCollecting,
-    OpenGroup,
-    Orchestrator,
-    Sent,
-    Sink,
-    episode_staleness,
-    oldest_fresh,
-)
+from simrl.staleness.episodes import Dropped, OlderThanCollecting, Orchestrator, Sent
+from simrl.staleness.train_sink import FifoSink, Sink, episode_staleness, oldest_fresh
 from tests.conformance.conftest import replay
 from tests.conformance.goldens import golden
 
