@@ -23,21 +23,18 @@ WHOLE = Path(CACHE_FOLDER) / "whole"
 """Stands in the cache when all of the engine is there."""
 
 
-def compile_part(name: str) -> None:
-    """Compile one of :data:`PARTS` into the cache."""
+def calls_of(part: str) -> list[tuple[Any, tuple[Any, ...]]]:
+    """Return the functions of one of :data:`PARTS` and the types they are called with."""
     state: Any = typeof(build_state(EngineOptions(blocks=64)))  # type: ignore[no-untyped-call]
-    functions: dict[str, list[tuple[Any, tuple[Any, ...]]]] = {
-        "time": [(stretch.save_and_advance, (state, state, boolean))],
-        "requests": [
-            (scheduler.submit, (state, *[int64] * 6)),
-            (scheduler.abort, (state, int64)),
-            (scheduler.resubmit_all, (state,)),
-            (scheduler.reset_running, (state,)),
-            (stretch.pass_time, (state, int64)),
-        ],
-    }
-    for function, arguments in functions[name]:
-        function.compile(arguments)
+    if part == "time":
+        return [(stretch.save_and_advance, (state, state, boolean))]
+    return [
+        (scheduler.submit, (state, *[int64] * 6)),
+        (scheduler.abort, (state, int64)),
+        (scheduler.resubmit_all, (state,)),
+        (scheduler.reset_running, (state,)),
+        (stretch.pass_time, (state, int64)),
+    ]
 
 
 @contextmanager
@@ -95,4 +92,5 @@ def compile_engine(say: Callable[[str], object] | None = None, ahead: Sequence[s
 
 
 if __name__ == "__main__":
-    compile_part(sys.argv[1])
+    for function, types in calls_of(sys.argv[1]):
+        function.compile(types)
