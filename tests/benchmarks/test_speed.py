@@ -1,6 +1,6 @@
 """How fast a simulation is: CPU seconds in one process after imports and compilation, and events per second.
 
-Run with ``python -m pytest tests/benchmarks``; the figures are printed. Limits are generous multiples of what a
+Run with ``python -m pytest tests/benchmarks -n 0 -s``; the figures are printed. Limits are generous multiples of what a
 2-core machine needs, so that a busy one does not fail them.
 """
 
