@@ -20,7 +20,7 @@ from simrl.calibration.spec import read_spec
 from simrl.config import ConfigError
 from simrl.progress import say
 from simrl.rollout.compilation import compile_engine
-from simrl.sweep.pool import cores
+from simrl.sweep.job import cores
 
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 

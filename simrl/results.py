@@ -23,14 +23,17 @@ from simrl.records import FATES, NONE, TRAINED, Batch, Records
 if TYPE_CHECKING:
     import pyarrow as pa
 
-STATUS, SUMMARY, BATCHES, TRAJECTORIES, TIMELINE, INSTANCES = (
-    "status.json",
+STATUS = "status.json"
+TABLES = SUMMARY, BATCHES, TRAJECTORIES, TIMELINE, INSTANCES, SEGMENTS = (
     "summary.parquet",
     "batches.parquet",
     "trajectories.parquet",
     "timeline.parquet",
     "instances.parquet",
+    "segments.parquet",
 )
+MAGIC = b"PAR1"
+"""What a Parquet file begins and ends with."""
 BATCH_UNITS = {
     "version": "versions",
     "start_s": "s",
@@ -295,7 +298,7 @@ def write_records(folder: Path, config: SimulationConfig, records: Records, run_
     write_parquet(instances_table(records), folder / INSTANCES)
     segments = records.segments
     columns = {name: segments[name] for name in SEGMENT_UNITS}
-    write_parquet(table(columns, SEGMENT_UNITS), folder / "segments.parquet")
+    write_parquet(table(columns, SEGMENT_UNITS), folder / SEGMENTS)
     return row
 
 
@@ -307,10 +310,23 @@ def write_status(folder: Path, **content: Any) -> None:
 def read_status(folder: Path) -> dict[str, Any] | None:
     """Return a run's status, or None if the folder holds no whole run (missing or damaged)."""
     try:
-        status: dict[str, Any] = json.loads((folder / STATUS).read_text())
-    except (FileNotFoundError, json.JSONDecodeError):
+        status = json.loads((folder / STATUS).read_text())
+    except (OSError, ValueError):
         return None
-    return None if status.get("state") == "ok" and not (folder / SUMMARY).is_file() else status
+    if not isinstance(status, dict) or "state" not in status:
+        return None
+    return None if status["state"] == "ok" and not all(_is_parquet(folder / name) for name in TABLES) else status
+
+
+def _is_parquet(file: Path) -> bool:
+    """Return whether a file begins and ends as Parquet does: one that was cut short or overwritten does not."""
+    try:
+        with file.open("rb") as stream:
+            head = stream.read(len(MAGIC))
+            stream.seek(-len(MAGIC), os.SEEK_END)
+            return head == stream.read() == MAGIC
+    except OSError:  # missing, or too short
+        return False
 
 
 def is_ok(folder: Path) -> bool:

@@ -4,7 +4,7 @@ Runs every experiment of sweeps/article.yaml that was not run before, draws ever
 beside ours and writes all of it to <output_dir>/sweeps/article/: sweep.parquet, comparison.csv, conclusions.csv,
 paired.csv, figures/ and report.html.
 
-The arguments, seeds=16 for sixteen loads among them, are those of every sweep: see simrl/sweep/request.py or --help.
+The arguments, seeds=16 for sixteen loads among them, are those of every sweep: --help lists them.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def reproduce(request: Request) -> int:
     Raises:
         ConfigError: before anything runs, for a request that cannot be met.
     """
-    from simrl.sweep.collection import collect  # noqa: PLC0415 - workers read this file too: no pandas up there
-    from simrl.sweep.pool import cores  # noqa: PLC0415
+    from simrl.sweep.job import cores  # noqa: PLC0415
+    from sweeps.collection import article_tables  # noqa: PLC0415 - workers read this file too: no pandas up there
     from sweeps.comparison import compare  # noqa: PLC0415
     from sweeps.conclusions import conclusions_table, paired_table  # noqa: PLC0415
     from sweeps.digest import summary_text  # noqa: PLC0415
@@ -40,18 +40,18 @@ def reproduce(request: Request) -> int:
     if not carried.any_ok:
         return FAILED
     folder = request.output_dir / "sweeps" / "article"
-    tables = collect(carried.points, carried.outcomes, folder, request.output_dir / "runs")
+    tables = article_tables(carried.points, carried.outcomes, folder, request.output_dir / "runs")
     loads = loads_of(tables)
-    comparison = compare(read_published(), loads)
+    changed = [f"{key}={value}" for key, value in request.settings.items()]
+    comparison = compare(read_published(), loads, changed)
     conclusions, paired = conclusions_table(loads), paired_table(loads)
     for name, table in (("comparison", comparison), ("conclusions", conclusions), ("paired", paired)):
         table.to_csv(folder / f"{name}.csv", index=False, float_format="%.6g")
     drawn = draw_figures(tables, folder, request.workers or cores())
-    content = Content(
-        comparison, conclusions, paired, drawn.figures, [load.seed for load in loads], len(tables.summary)
-    )
+    seeds = [load.seed for load in loads]
+    content = Content(comparison, conclusions, paired, drawn.figures, seeds, len(tables.summary), changed)
     write_page(content, folder / "report.html")
-    print(summary_text(comparison, conclusions, len(loads)))  # noqa: T201 - the command's answer
+    print(summary_text(comparison, conclusions, len(loads), changed))  # noqa: T201 - the command's answer
     print(f"\n  {folder}/: report.html, comparison.csv, sweep.parquet, figures/")  # noqa: T201
     return 0 if carried.all_ok and not drawn.failed else FAILED
 

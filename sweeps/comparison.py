@@ -103,8 +103,13 @@ def _judge_range(metric: str, published: Span, mean: Span) -> Verdict:
     return Verdict(f"mean {rule} of the range", low - allowed <= least <= high + allowed)
 
 
-def compare(published: Sequence[Published], loads: Sequence[Load]) -> pd.DataFrame:
+def compare(published: Sequence[Published], loads: Sequence[Load], changed: Sequence[str] = ()) -> pd.DataFrame:
     """Return one row per published value, in their order.
+
+    Args:
+        published: the article's values.
+        loads: ours.
+        changed: what was set otherwise than in the article, ``key=value``: then that is why a value misses.
 
     Returns:
         The published columns; ours (mean over loads; for a range its least), ours_high (largest, for ranges), std, low
@@ -113,7 +118,10 @@ def compare(published: Sequence[Published], loads: Sequence[Load]) -> pd.DataFra
         ranges, bounds and yes-or-no values none), in_our_range (whether it lies between low and high), rule, within,
         agreeing (loads that would be within by themselves), reason.
     """
-    return pd.DataFrame([_compared(row, loads) for row in published])
+    table = pd.DataFrame([_compared(row, loads) for row in published])
+    if changed:
+        table.loc[table["within"].eq(False), "reason"] = f"made with {' '.join(changed)}, unlike the article"
+    return table
 
 
 def _compared(row: Published, loads: Sequence[Load]) -> dict[str, object]:

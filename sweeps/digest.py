@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pandas as pd
 
 from sweeps.comparison import fitted_on, tally, throughput_errors
 
 
-def summary_text(comparison: pd.DataFrame, conclusions: pd.DataFrame, loads: int) -> str:
+def summary_text(comparison: pd.DataFrame, conclusions: pd.DataFrame, loads: int, changed: Sequence[str] = ()) -> str:
     """Return the summary per section, and how the conclusions fare.
 
     Args:
         comparison: every published value beside ours.
         conclusions: the article's conclusions.
         loads: how many loads (seeds) ours are taken over.
+        changed: what was set otherwise than in the article, ``key=value``.
     """
     lines = [
         f"The article's published values beside ours, {loads} load{'s' if loads > 1 else ''}:",
@@ -32,5 +35,8 @@ def summary_text(comparison: pd.DataFrame, conclusions: pd.DataFrame, loads: int
         f"  throughput error of the mechanisms the calibration was fitted on ({', '.join(fitted_on())}): "
         f"{errors['fitted']:.1%}; of all others, which are predictions: {errors['held_out']:.1%}",
     ]
-    lines += [f"  conclusions: {len(judged)} judged; {always} hold on every load, {most} on more than half"]
+    held = f"{always} hold on every load, {most} on more than half" if loads > 1 else f"{always} hold on this one load"
+    lines += [f"  conclusions: {len(judged)} judged; {held}"]
+    if changed:
+        lines.append(f"  made with {' '.join(changed)}, unlike the article: tolerances do not apply")
     return "\n".join(lines)

@@ -17,7 +17,7 @@ import pandas as pd
 
 from simrl.plots.tables import ArticleTables
 from simrl.progress import Progress, say
-from simrl.sweep.collection import LEVELS, SWEEP
+from sweeps.collection import LEVELS, SWEEP
 
 DIGEST = ".drawn.json"
 """Figure -> digest of what it was drawn from, or null if there was nothing to draw."""

@@ -53,6 +53,8 @@ class Content:
     """Figure -> its PNG; an SVG of the same name lies beside it."""
     seeds: Sequence[int]
     runs: int
+    changed: Sequence[str] = ()
+    """What was set otherwise than in the article, ``key=value``."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +122,7 @@ def _attribute(name: str, value: str) -> str:
 
 def form_of(metric: str) -> str:
     """Return how a metric's values are written."""
-    if metric in FRACTIONS:
+    if metric in FRACTIONS or metric.endswith("_error"):
         return "{:.3f}"
     if metric in ("preemptions_per_trajectory", "enrichment", "mean_length_ratio_dropped_to_trained"):
         return "{:.2f}"
@@ -177,7 +179,7 @@ def miss_rows(comparison: pd.DataFrame) -> str:
                 range_cell(row["default"], row["default_high"], form),
                 number_cell(row["z"], "{:+.1f}"),
                 Cell(f"{row['agreeing']} of {row['loads']}", f"{row['agreeing']}", "n"),
-                text_cell(row["rule"]),
+                text_cell(row["rule"], "rule"),
                 text_cell(row["reason"], "text"),
             ]
         )
@@ -295,10 +297,25 @@ def tiles_html(content: Content) -> str:
             f"{throughput_errors(content.comparison)['held_out']:.1%}",
             f"the same for the mechanisms the calibration was not fitted on (it was on {', '.join(fitted_on())})",
         ),
-        (f"{most} of {len(judged)}", f"conclusions hold on most loads, {always} of them on every one"),
+        (
+            f"{most} of {len(judged)}",
+            f"conclusions hold on most loads, {always} of them on every one"
+            if len(content.seeds) > 1
+            else "conclusions hold on this one load",
+        ),
         (f"{len(content.seeds)}", "load (seed)" if len(content.seeds) == 1 else "loads (seeds)"),
     )
     return "".join(f'<div class="tile"><b>{number}</b><span>{escape(text)}</span></div>' for number, text in tiles)
+
+
+def _warning(changed: Sequence[str]) -> str:
+    """Return what to say above everything if the page isn't made with the article's settings."""
+    if not changed:
+        return ""
+    return (
+        f"<p><b>Made with {escape(' '.join(changed))}, unlike the article:</b> published values and tolerances do not "
+        "apply, and every miss below may come from that.</p>"
+    )
 
 
 def page_html(content: Content) -> str:
@@ -308,7 +325,10 @@ def page_html(content: Content) -> str:
     sections = comparison["section"].unique()
     calibration = CALIBRATION.read_text(encoding="utf-8") if CALIBRATION.exists() else "docs/calibration.md is missing."
     return Template(TEMPLATE.read_text(encoding="utf-8")).substitute(
-        command=f" seeds={len(seeds)}" if several else "",
+        command=escape(
+            "".join(f" {part}" for part in ([f"seeds={len(seeds)}"] if several else []) + [*content.changed])
+        ),
+        changed=_warning(content.changed),
         runs=f"{content.runs:,}",
         loads_text=f"{len(seeds)} loads" if several else "one load",
         tiles=tiles_html(content),

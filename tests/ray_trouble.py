@@ -12,7 +12,7 @@ import simrl.sweep.ray_backend
 from simrl import commands
 from simrl.results import whole_folder
 from simrl.run import Outcome
-from simrl.sweep.pool import Job
+from simrl.sweep.job import Job
 from simrl.sweep.ray_backend import compute_in
 
 FULL, KILLED, FINE = 0, 1, 2

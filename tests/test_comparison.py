@@ -12,9 +12,9 @@ import pytest
 
 from simrl.config import ConfigError
 from simrl.plots.tables import ArticleTables
-from simrl.sweep.collection import collect
 from simrl.sweep.grid import expand, force, load_sweep
 from sweeps.article import GRID, main, parse
+from sweeps.collection import article_tables
 from sweeps.comparison import compare, judge, tally
 from sweeps.conclusions import CONCLUSIONS, conclusions_table, paired_table
 from sweeps.loads import COLUMNS, Load, loads_of
@@ -276,7 +276,7 @@ def test_published_ranges_have_two_ends() -> None:
 def test_nothing_to_collect_is_said(tmp_path: Path) -> None:
     """A sweep none of whose runs finished has no tables."""
     with pytest.raises(ValueError, match="no run finished"):
-        collect([], [], tmp_path, tmp_path)
+        article_tables([], [], tmp_path, tmp_path)
 
 
 def test_a_forced_grid_key_still_expands() -> None:

@@ -19,17 +19,19 @@ from hydra import initialize_config_dir
 
 import simrl.__main__
 import simrl.run
+import simrl.sweep.job
 import simrl.sweep.pool
 from simrl.compose import compose_point, config_folder
 from simrl.config import ConfigError, SimulationConfig
 from simrl.limits import Limits
 from simrl.run import NOT_STARTED, Outcome
-from simrl.sweep.collection import SWEEP, collect
 from simrl.sweep.grid import Point, expand, sweep_of
+from simrl.sweep.job import compute
 from simrl.sweep.multirun import link_run
-from simrl.sweep.pool import compute, run_points
+from simrl.sweep.pool import run_points
 from simrl.sweep.request import carry_out, parse, requested
 from simrl.sweep.table import collect_folder
+from sweeps.collection import SWEEP, article_tables
 
 ROOT = Path(__file__).parents[1]
 TINY = {"versions": 1, "groups_per_batch": 2, "group_size": 2, "workload.mean_response_tokens": 1000}
@@ -92,13 +94,13 @@ def results(output: Path) -> dict[str, bytes]:
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Give the output folder of a YAML sweep that nothing happened to."""
     output = tmp_path_factory.mktemp("undisturbed")
-    collect(points(), run_points(points(), output, workers=1), output / "sweep", output / "runs")
+    article_tables(points(), run_points(points(), output, workers=1), output / "sweep", output / "runs")
     return output
 
 
 def assert_mended(output: Path, outcomes: list[Outcome], undisturbed: Path) -> None:
     """Assert that a YAML sweep's table and all its runs are those of the undisturbed one, byte for byte."""
-    collect(points(), outcomes, output / "sweep", output / "runs")
+    article_tables(points(), outcomes, output / "sweep", output / "runs")
     assert (output / "sweep" / SWEEP).read_bytes() == (undisturbed / "sweep" / SWEEP).read_bytes()
     assert results(output) == results(undisturbed)
 
@@ -136,7 +138,7 @@ def test_fail_fast_starts_nothing_more(tmp_path: Path, monkeypatch: pytest.Monke
     assert len(list((tmp_path / "runs").iterdir())) == 2
 
 
-def never_listen(job: simrl.sweep.pool.Job, on_try: Callable[[int], None]) -> Outcome:
+def never_listen(job: simrl.sweep.job.Job, on_try: Callable[[int], None]) -> Outcome:
     """Compute a run; the first seed's hangs where no alarm is heard, as in native code."""
     if job.config.seed == 0:
         on_try(1)

@@ -21,7 +21,8 @@ import simrl.sweep.ray_backend
 from simrl.config import ConfigError
 from simrl.run import Outcome
 from simrl.sweep.grid import Point
-from simrl.sweep.pool import Job, run_points
+from simrl.sweep.job import Job
+from simrl.sweep.pool import run_points
 from simrl.sweep.preflight import check_launcher
 from simrl.sweep.ray_backend import connect, seen
 from tests.conftest import compose_config

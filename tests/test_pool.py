@@ -13,12 +13,15 @@ from pathlib import Path
 import pytest
 
 import simrl.run
+import simrl.sweep.job
 import simrl.sweep.pool
 from simrl.config import ConfigError
 from simrl.progress import Progress, clock_text
+from simrl.results import TABLES
 from simrl.run import Outcome
 from simrl.sweep.grid import Point, configurations, expand, sweep_of
-from simrl.sweep.pool import compute, run_points
+from simrl.sweep.job import compute
+from simrl.sweep.pool import run_points
 
 SMALL = {"versions": 2, "groups_per_batch": 4, "workload.mean_response_tokens": 1000}
 VICTIM = 1
@@ -35,14 +38,14 @@ def parquet_bytes(outcomes: list[Outcome]) -> dict[str, bytes]:
     return {f"{o.run_id}/{file.name}": file.read_bytes() for o in outcomes for file in o.folder.glob("*.parquet")}
 
 
-def kill_victim(job: simrl.sweep.pool.Job, on_try: Callable[[int], None]) -> Outcome:
+def kill_victim(job: simrl.sweep.job.Job, on_try: Callable[[int], None]) -> Outcome:
     """Compute a run; the victim's process is killed as an out-of-memory killer would."""
     if job.config.seed == VICTIM:
         os.kill(os.getpid(), signal.SIGKILL)
     return compute(job, on_try)
 
 
-def fail_victim(job: simrl.sweep.pool.Job, on_try: Callable[[int], None]) -> Outcome:
+def fail_victim(job: simrl.sweep.job.Job, on_try: Callable[[int], None]) -> Outcome:
     """Compute a run; in the victim's simulation an exception is raised, and around another run the disk is full."""
 
     def explode(_: object) -> None:
@@ -111,7 +114,7 @@ def test_a_failing_run_is_recorded_and_the_rest_goes_on(tmp_path: Path, monkeypa
 def test_code_edited_under_a_running_sweep_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that loaded other code than the sweep began with makes another run; the sweep's own counts as failed."""
     point = small_points(seeds=1, blocks={"a": {"framework": "areal"}})
-    job = simrl.sweep.pool.Job(
+    job = simrl.sweep.job.Job(
         configurations(point)[0], point[0].overrides, tmp_path, True, tmp_path / "runs" / "areal-old"
     )
     monkeypatch.setattr(simrl.run, "simulate", lambda _: None)
@@ -135,12 +138,26 @@ def test_many_cached_runs_are_told_in_no_time(tmp_path: Path, monkeypatch: pytes
     for run_id in ids.values():
         (tmp_path / "runs" / run_id).mkdir(parents=True)
         (tmp_path / "runs" / run_id / "status.json").write_text('{"state": "ok"}')
-        (tmp_path / "runs" / run_id / "summary.parquet").touch()  # without it a run does not count as whole
+        for name in TABLES:  # without them a run does not count as whole
+            (tmp_path / "runs" / run_id / name).write_bytes(b"PAR1 PAR1")
     monkeypatch.setattr(simrl.sweep.pool, "recall", lambda _: ids)
     started = time.process_time()
     outcomes = run_points(points, tmp_path)
     assert time.process_time() - started < 3
     assert [outcome.run_id for outcome in outcomes] == list(ids.values())
+
+
+@pytest.mark.parametrize("name", ["status.json", "summary.parquet", "segments.parquet"])
+@pytest.mark.parametrize("content", [b"[1]", b"\xff\xfe", b"PAR1 cut short", b""])
+def test_a_damaged_run_is_computed_again(name: str, content: bytes, tmp_path: Path) -> None:
+    """A run with a file that was overwritten or cut short counts as missing; a second start mends it."""
+    points = small_points(seeds=1, blocks={"a": {"framework": "areal"}})
+    (outcome,) = run_points(points, tmp_path, workers=1)
+    whole = (outcome.folder / name).read_bytes()
+    (outcome.folder / name).write_bytes(content)
+    (again,) = run_points(points, tmp_path, workers=1)
+    assert (again.state, again.cached) == ("ok", False)
+    assert name == "status.json" or (outcome.folder / name).read_bytes() == whole
 
 
 def test_what_is_remembered_ends_with_the_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -88,14 +89,16 @@ def test_show_tells_the_same_as_json(folder: Path, capsys: pytest.CaptureFixture
     assert told["time_s"] == {breakdown.name: dict(breakdown.parts_s) for breakdown in time_breakdowns(folder)}
 
 
-def test_a_run_without_its_instances_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A run folder that lacks the table, as older ones do: one line, exit code 2."""
+@pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_text("junk")])
+def test_a_damaged_run_is_refused(
+    damage: Callable[[Path], object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run folder that lacks a table, or holds one that is no Parquet: one line, exit code 2."""
     folder = keep(compose_config(*SMALL), tmp_path)
-    (folder / "instances.parquet").unlink()
+    damage(folder / "instances.parquet")
     assert ended(lambda: commands.main(["show", str(folder)])) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert "instances.parquet" in line
-    assert "run it again" in line
+    assert "damaged; run it again" in line
 
 
 def test_a_failed_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

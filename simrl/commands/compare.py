@@ -18,11 +18,11 @@ from simrl.config import ConfigError
 from simrl.metrics import BY_INSTANCE, UNITS
 from simrl.plots.bar_table import SAME_AS
 from simrl.progress import say
-from simrl.results import SUMMARY
+from simrl.results import SUMMARY, is_ok
 from simrl.sweep.folder import SweepFolder, read_folder
 from simrl.sweep.paired import Difference, Pair, difference, pairing_keys, pairs
 from simrl.sweep.seeds import METRICS, NO_SETTING
-from simrl.sweep.table import read_rows, set_keys, whole
+from simrl.sweep.table import read_rows, set_keys
 from simrl.text_table import number_text, text_table
 
 SHOWN = ("effective_throughput", "waste", "mean_staleness", "max_staleness")
@@ -64,7 +64,7 @@ def full_row(folder: SweepFolder, run_id: str) -> dict[str, Any]:
         ConfigError: if the run is not there whole.
     """
     run = folder.runs / run_id
-    if not whole(run):
+    if not is_ok(run):
         raise ConfigError("run", run, "has no whole result; see simrl status")
     row: dict[str, Any] = pq.ParquetFile(run / SUMMARY).read().to_pylist()[0]
     given = next(point.overrides for point in folder.points if point.run_id == run_id)

@@ -23,8 +23,8 @@ from simrl.progress import clock_text
 from simrl.run import run_folder
 from simrl.sweep.estimate import BASES, Estimate, estimate, times_of, wall_s
 from simrl.sweep.grid import Point, configurations, expand
+from simrl.sweep.job import cores
 from simrl.sweep.point_ids import key_of, recall
-from simrl.sweep.pool import cores
 from simrl.sweep.request import parse, requested
 from simrl.sweep.run_state import state_of
 from simrl.text_table import text_table

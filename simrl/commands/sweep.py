@@ -9,9 +9,8 @@ from pathlib import Path
 from simrl.config import ConfigError
 from simrl.ending import FAILED, ended
 from simrl.run import NOT_STARTED
-from simrl.sweep.multirun import SWEEP_FIGURE, SWEEP_TABLE
 from simrl.sweep.request import KEYS, Carried, carry_out, parse
-from simrl.sweep.table import SEEDS_TABLE, collect_folder
+from simrl.sweep.table import SEEDS_TABLE, SWEEP_FIGURE, SWEEP_TABLE, collect_folder
 
 STATES = ("ok", "cached", "failed", NOT_STARTED)
 
@@ -20,7 +19,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = f"key=value arguments:\n{KEYS}"
-    parser.add_argument("file", help="the sweep: see simrl/sweep/grid.py and docs/sweeps.md for what it may say")
+    parser.add_argument("file", help="the sweep; docs/sweeps.md tells what it may say")
     parser.add_argument("settings", nargs="*", metavar="key=value", help="see below")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 

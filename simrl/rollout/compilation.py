@@ -19,6 +19,8 @@ from simrl.rollout.compiled import CACHE_FOLDER
 from simrl.rollout.engine import Engine, EngineOptions, build_state
 
 PARTS = ("time", "requests")
+LONG_S = 2.0
+"""What takes longer is told."""
 WHOLE = Path(CACHE_FOLDER) / "whole"
 """Stands in the cache when all of the engine is there."""
 
@@ -61,12 +63,14 @@ def compile_engine(say: Callable[[str], object] | None = None, ahead: Sequence[s
     """Compile the engine, or load it from the cache, by running a tiny case; return the seconds it took.
 
     Args:
-        say: called with one line if it takes more than a second.
+        say: called with one line if it takes more than two seconds.
         ahead: the processes of :func:`compiling_ahead`.
     """
     started = time.monotonic()
-    lines = ["compiling the rollout engine (once; it is cached) ..."]
-    timer = threading.Timer(1.0, say or (lambda _: None), lines)
+    doing = (
+        "loading the rollout engine ..." if WHOLE.exists() else "compiling the rollout engine (once; it is cached) ..."
+    )
+    timer = threading.Timer(LONG_S, say or (lambda _: None), [doing])
     timer.daemon = True
     timer.start()
     for part in ahead:

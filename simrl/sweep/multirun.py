@@ -16,8 +16,7 @@ from simrl.compose import points_of
 from simrl.progress import say
 from simrl.results import read_status
 from simrl.rollout.compilation import compile_engine
-
-SWEEP_TABLE, SWEEP_FIGURE = "sweep.parquet", "throughput.png"
+from simrl.sweep.table import collect_folder
 
 
 def link_path(sweep_folder: Path, number: int) -> Path:
@@ -82,8 +81,6 @@ class SweepReport(Callback):
         folder = Path(config.hydra.sweep.dir)
         stop_mark(folder).unlink(missing_ok=True)
         try:
-            from simrl.sweep.table import collect_folder  # noqa: PLC0415 - it needs this module
-
             collected = collect_folder(folder)
             if collected is not None:
                 say(f"{len(collected.rows)} runs collected: {', '.join(map(str, collected.files))}")

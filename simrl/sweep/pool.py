@@ -6,27 +6,24 @@ The engine is compiled here before a worker starts, so that workers load machine
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
 from pathlib import Path
 
-from yaml import safe_dump  # type: ignore[import-untyped]
-
-from simrl.compose import plain
-from simrl.config import SimulationConfig, one_of
+from simrl.config import one_of
 from simrl.limits import Limits, overtime
-from simrl.lock import is_dead, lock_path, owner_of, release_dead, run_lock
+from simrl.lock import is_dead, lock_path, owner_of, release_dead
 from simrl.progress import Progress, say
-from simrl.results import is_ok, whole_folder, write_status
+from simrl.results import is_ok
 from simrl.rollout.compilation import compile_engine, compiling_ahead
-from simrl.run import NOT_STARTED, Outcome, run, run_folder
+from simrl.run import NOT_STARTED, Outcome, run_folder
+from simrl.sweep import ray_backend
 from simrl.sweep.folder import write_runs
 from simrl.sweep.grid import Point, configurations
+from simrl.sweep.job import DIED, Job, compute, cores, failed
 from simrl.sweep.point_ids import key_of, recall, remember
 from simrl.sweep.worker import DiedError, Worker
 
@@ -34,50 +31,6 @@ BACKENDS = ("processes", "ray")
 """What runs can be computed in."""
 GRACE_S = 5.0
 """How long a worker whose run took too long has to say so before it is killed."""
-DIED = "WorkerDiedError: the process that ran it was killed (out of memory, or a crash in native code)"
-
-EDITED = "CodeChangedError: simrl's files were edited while the sweep ran, so this run is another one; start it again"
-
-
-@dataclass(frozen=True)
-class Job:
-    """One run to be computed."""
-
-    config: SimulationConfig
-    overrides: tuple[str, ...]
-    output_dir: Path
-    resume: bool
-    folder: Path
-    limits: Limits = Limits()  # noqa: RUF009 - a constant
-    tried: int = 0
-    """Tries there were before, in workers that died."""
-
-
-def cores() -> int:
-    """Return how many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def compute(job: Job, on_try: Callable[[int], None] | None = None) -> Outcome:
-    """Compute one run; a worker's whole work. *on_try* hears the number of each try when it begins."""
-    files = {
-        "config.yaml": safe_dump(plain(job.config), sort_keys=False),
-        "overrides.yaml": safe_dump(list(job.overrides)),
-    }
-    outcome = run(
-        job.config,
-        job.output_dir,
-        resume=job.resume,
-        hydra_files=files,
-        limits=job.limits,
-        tried=job.tried,
-        on_try=on_try,
-    )
-    return (
-        outcome
-        if outcome.run_id == job.folder.name
-        else Outcome(job.folder.name, job.folder, "failed", cached=False, error=EDITED)
-    )
 
 
 def run_points(
@@ -108,8 +61,6 @@ def run_points(
     Raises:
         ConfigError: before anything runs, for the first point that cannot be simulated or a backend that is not there.
     """
-    from simrl.sweep import ray_backend  # noqa: PLC0415 - it builds on this file
-
     one_of("backend", backend, BACKENDS)
     output = Path(output_dir)
     with compiling_ahead() as ahead:
@@ -266,14 +217,3 @@ def _news(worker: Worker[Job, Outcome], waiting: deque[Job]) -> Outcome | None:
         return None
     worker.task = None
     return failed(job, said, max(worker.tries, job.tried + 1)) if isinstance(said, str) else said
-
-
-def failed(job: Job, error: str, attempts: int = 1) -> Outcome:
-    """Record in status.json, as far as the disk takes it, that a run failed outside itself."""
-    with suppress(OSError), run_lock(job.folder):
-        if is_ok(job.folder) and job.resume:  # another process has computed it meanwhile
-            return Outcome(job.folder.name, job.folder, "ok", cached=True)
-        with whole_folder(job.folder) as folder:
-            status = {"state": "failed", "run_id": job.folder.name, "error": error, "attempts": attempts}
-            write_status(folder, **status, traceback=None, wall_s=None)
-    return Outcome(job.folder.name, job.folder, "failed", cached=False, error=error)

@@ -22,7 +22,7 @@ from simrl.lock import release_dead
 from simrl.progress import Progress
 from simrl.results import read_status
 from simrl.run import Outcome
-from simrl.sweep.pool import DIED, Job, compute, cores, failed
+from simrl.sweep.job import DIED, Job, compute, cores, failed
 
 LOCAL = "local"
 IN_FLIGHT_PER_CPU = 2

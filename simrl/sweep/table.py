@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Any
 from simrl.compose import GROUPS, RUN_KEYS
 from simrl.metrics import UNITS
 from simrl.progress import say
-from simrl.results import BATCHES, SUMMARY, read_status, write_parquet
+from simrl.results import BATCHES, SUMMARY, is_ok, write_parquet
 from simrl.sweep.folder import PlannedRun, SweepFolder, read_folder
-from simrl.sweep.multirun import SWEEP_FIGURE, SWEEP_TABLE
 
 if TYPE_CHECKING:
     import pandas as pd
     import pyarrow as pa
 
-SEEDS_TABLE = "seeds.parquet"
+SWEEP_TABLE, SEEDS_TABLE, SWEEP_FIGURE = "sweep.parquet", "seeds.parquet", "throughput.png"
 ALWAYS = (*UNITS, *GROUPS, "upstream_knob", *RUN_KEYS)
 """Columns of a run's row that are always kept; of the dotted configuration keys only what was set."""
 MOST_BARS = 200
@@ -45,11 +44,6 @@ def set_keys(points: Sequence[PlannedRun]) -> list[str]:
     return [key for key in dict.fromkeys(keys) if not key.startswith("hydra.")]
 
 
-def whole(run: Path) -> bool:
-    """Return whether a run's result is there."""
-    return (read_status(run) or {}).get("state") == "ok"
-
-
 def _read_rows(sweep: SweepFolder, points: Sequence[PlannedRun], keys: Sequence[str]) -> Iterator[pa.Table]:
     """Yield the row of each run that is there whole; settings the row does not hold come from the overrides."""
     import pyarrow as pa  # noqa: PLC0415
@@ -58,7 +52,7 @@ def _read_rows(sweep: SweepFolder, points: Sequence[PlannedRun], keys: Sequence[
     kept = [*dict.fromkeys((*ALWAYS, *keys))]
     for point in points:
         file = sweep.runs / point.run_id / SUMMARY
-        if not whole(file.parent):
+        if not is_ok(file.parent):
             continue
         try:
             row = pq.ParquetFile(file).read(columns=kept, use_threads=False)

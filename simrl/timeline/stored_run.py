@@ -10,7 +10,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from simrl.compose import GROUPS, typed
 from simrl.config import ConfigError, SimulationConfig, VerlConfig
-from simrl.results import read_status
+from simrl.results import STATUS, read_status
 
 CONFIG = Path(".hydra") / "config.yaml"
 
@@ -26,6 +26,8 @@ def find_run(given: str) -> Path:
     """
     folder = Path(given).resolve()
     status = read_status(folder) if folder.is_dir() else None
+    if status is None and (folder / STATUS).exists():
+        raise ConfigError("RUN", given, "some of its files are missing or damaged; run it again")
     if status is None:
         raise ConfigError(
             "RUN", given, "is no finished run; give outputs/runs/<run id>, or a sweep's <folder>/<number>"

@@ -15,9 +15,11 @@ from simrl.run import Outcome
 from simrl.sweep.grid import Point
 
 SWEEP, LEVELS = "sweep.parquet", "levels.parquet"
+EVERY_KEY = "workload.law"
+"""A column that only a table of all configuration keys has."""
 
 
-def collect(points: Sequence[Point], outcomes: Sequence[Outcome], folder: Path, runs: Path) -> ArticleTables:
+def article_tables(points: Sequence[Point], outcomes: Sequence[Outcome], folder: Path, runs: Path) -> ArticleTables:
     """Write sweep.parquet and levels.parquet of the runs that finished into *folder*; return them.
 
     A run that stands in several blocks gets one row, under the first of them. Tables that already hold these very
@@ -49,8 +51,14 @@ def collect(points: Sequence[Point], outcomes: Sequence[Outcome], folder: Path, 
 
 
 def _holds(folder: Path, blocks: dict[str, str]) -> bool:
-    """Return whether *folder*'s tables hold exactly these runs under these blocks."""
-    if not ((folder / SWEEP).exists() and (folder / LEVELS).exists()):
+    """Return whether *folder*'s tables hold exactly these runs under these blocks, with all of their columns."""
+    if not (folder / LEVELS).exists():
         return False
-    there = pq.read_table(folder / SWEEP, columns=["run_id", "block"]).to_pydict()
+    try:
+        table = pq.ParquetFile(folder / SWEEP)
+        if EVERY_KEY not in table.schema_arrow.names:  # collected by another command, which keeps fewer columns
+            return False
+        there = table.read(columns=["run_id", "block"]).to_pydict()
+    except (OSError, pa.ArrowException):  # missing or damaged: made again
+        return False
     return list(zip(there["run_id"], there["block"], strict=True)) == list(blocks.items())
