@@ -18,7 +18,7 @@ import simrl.sweep.pool
 from simrl.config import ConfigError
 from simrl.progress import Progress, clock_text
 from simrl.results import TABLES
-from simrl.run import Outcome
+from simrl.run import Outcome, run
 from simrl.sweep.grid import Point, configurations, expand, sweep_of
 from simrl.sweep.job import compute
 from simrl.sweep.pool import run_points
@@ -151,11 +151,11 @@ def test_many_cached_runs_are_told_in_no_time(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize("content", [b"[1]", b"\xff\xfe", b"PAR1 cut short", b""])
 def test_a_damaged_run_is_computed_again(name: str, content: bytes, tmp_path: Path) -> None:
     """A run with a file that was overwritten or cut short counts as missing; a second start mends it."""
-    points = small_points(seeds=1, blocks={"a": {"framework": "areal"}})
-    (outcome,) = run_points(points, tmp_path, workers=1)
+    (config,) = configurations(small_points(seeds=1, blocks={"a": {"framework": "areal"}}))
+    outcome = run(config, tmp_path)
     whole = (outcome.folder / name).read_bytes()
     (outcome.folder / name).write_bytes(content)
-    (again,) = run_points(points, tmp_path, workers=1)
+    again = run(config, tmp_path)
     assert (again.state, again.cached) == ("ok", False)
     assert name == "status.json" or (outcome.folder / name).read_bytes() == whole
 
