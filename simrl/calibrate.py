@@ -18,6 +18,7 @@ from simrl.calibration.model import Model
 from simrl.calibration.report import report
 from simrl.calibration.spec import read_spec
 from simrl.config import ConfigError
+from simrl.output_folder import output_folder
 from simrl.progress import say
 from simrl.rollout.compilation import compile_engine
 from simrl.sweep.pool import cores
@@ -33,8 +34,7 @@ def calibrate(spec_file: Path, output: Path, workers: int) -> str:
     """
     if workers < 1:
         raise ConfigError("--workers", workers, "must be 1 or more")
-    if output.exists() and not output.is_dir():
-        raise ConfigError("--output", output, "is a file; name a folder")
+    output_folder("--output", output)
     with Model(read_spec(spec_file), workers) as model:
         model.check()
         compile_engine(say)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
+from simrl.__main__ import main
 from simrl.metrics import UNITS
 from simrl.results import BATCH_UNITS, INSTANCE_UNITS, TIMELINE_UNITS, TRAJECTORY_UNITS
 
@@ -21,6 +23,17 @@ def simrl(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "simrl", *arguments], cwd=folder, capture_output=True, text=True, check=False
     )
+
+
+def refused(arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """Return the one line with which a command line is refused, exit code 2."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as left:
+        main(list(arguments))
+    out, err = capsys.readouterr()
+    assert (left.value.code, out) == (2, ""), err
+    (line,) = err.splitlines()
+    return line
 
 
 def everything_in(folder: Path) -> list[Path]:
@@ -89,6 +102,47 @@ def test_bad_input_gives_one_line_and_exit_code_2_and_writes_nothing(
     (line,) = done.stderr.splitlines()
     assert line.startswith("simrl: ")
     assert any(argument.split("=")[0].removesuffix(".quota_batch") in line for argument in arguments)
+    assert everything_in(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("output_dir=null",), "output_dir=None: is no folder's name"),
+        (("output_dir=",), "output_dir=: is no folder's name"),
+        (("output_dir=123",), "output_dir=123: is no folder's name"),
+        (("output_dir=[a,b]",), "output_dir=['a', 'b']: is no folder's name"),
+        (("output_dir=afile",), "output_dir=afile: is a file; name a folder"),
+        (("output_dir=afile/in/it",), "output_dir=afile/in/it: afile is a file; name a folder"),
+        (("-m", "output_dir=good,afile"), "output_dir=afile: is a file"),
+        (("-m", "hydra.sweep.dir="), "hydra.sweep.dir=: is no folder's name"),
+        (("-m", "hydra.sweep.dir=afile"), "hydra.sweep.dir=afile: is a file"),
+        (("sweep", "ok.yaml", "output_dir="), "output_dir=None: is no folder's name"),
+        (("sweep", "ok.yaml", "output_dir=afile"), "output_dir=afile: is a file"),
+        (("plan", "seed=0", "output_dir=afile"), "output_dir=afile: is a file"),
+        (("collect", "outputs", "--output", "afile"), "--output=afile: is a file"),
+        (("resume=maybe",), "resume=maybe: must be true or false"),
+        (("resume=7",), "resume=7: must be true or false"),
+        (("resume=null",), "resume=None: must be true or false"),
+        (("plan", "seed=0", "resume=7"), "resume=7: must be true or false"),
+        (("-m", "hydra.launcher.n_jobs=0"), "hydra.launcher.n_jobs=0: must be 1 or more, or -1"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_where_and_how_results_are_kept_is_checked_first(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    line: str,
+) -> None:
+    """What can be no folder, no resume or no number of processes is one line, exit code 2, and nothing written."""
+    monkeypatch.chdir(tmp_path)
+    Path("afile").touch()
+    Path("outputs").mkdir()
+    Path("ok.yaml").write_text("blocks: {a: {versions: 1}}")
+    before = everything_in(tmp_path)
+    assert refused(arguments, capsys).startswith(f"simrl: {line}")
     assert everything_in(tmp_path) == before
 
 
