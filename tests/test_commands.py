@@ -6,6 +6,7 @@ import json
 import os
 import statistics
 import time
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,13 @@ import pytest
 
 from simrl import commands
 from simrl.__main__ import main as simrl_main
-from simrl.config import ConfigError
+from simrl.config import ConfigError, SimulationConfig
 from simrl.lock import lock_path, this_process
 from simrl.metrics import UNITS
 from simrl.plots.bar_table import t_quantile_975
 from simrl.results import write_status
 from simrl.run import run, run_folder
+from simrl.sweep.estimate import Size, estimate
 from simrl.sweep.folder import write_runs
 from simrl.sweep.grid import Point, configurations, expand, load_sweep
 from simrl.sweep.seeds import METRICS
@@ -92,6 +94,24 @@ def test_plan_tells_states_and_times_and_writes_nothing(results: Path, capsys: p
     assert text[0].split()[:3] == ["run", "block", "framework"]
     assert "9 runs: 8 cached, 1 new" in text
     assert everything_in(results) == before
+
+
+@pytest.mark.parametrize(
+    ("wall_s", "size", "expected_s", "basis"),
+    [
+        (0.4, Size(1, 2, 2), 0.4, "same size"),
+        (0.4, Size(10, 2, 2), 0.4 + 36 * 2e-4, "other size"),  # the fixed cost is not multiplied
+        (8.4, Size(10, 2, 2), 0.4 + 10 * 8.0, "other size"),
+        (0.4, Size(10, 16, 8), 0.1 + 1280 * 2e-4, "no run"),  # 320 times as large
+    ],
+)
+def test_an_estimate_scales_what_grows(
+    configure: Callable[..., SimulationConfig], wall_s: float, size: Size, expected_s: float, basis: str
+) -> None:
+    """From a run of 4 trajectories only its time beyond the fixed cost is scaled, and not to more than 10 times it."""
+    config = configure(*(f"{key}={value}" for key, value in asdict(size).items()))
+    found = estimate(config, {"areal": {Size(1, 2, 2): wall_s}})
+    assert (found.wall_s, found.basis) == (pytest.approx(expected_s), basis)
 
 
 def test_plan_of_overrides_is_the_plan_of_m(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
