@@ -109,7 +109,8 @@ def launch(arguments: list[str]) -> int:
     runs = not (namespace.hydra_help or namespace.cfg or namespace.info)
     if runs and not namespace.shell_completion:
         with compiling_ahead() as ahead:
-            check_points(namespace.overrides, namespace.config_dir)
+            sweeping = namespace.multirun or "hydra.mode=MULTIRUN" in namespace.overrides
+            check_points(namespace.overrides, namespace.config_dir, sweeping=sweeping)
             compile_engine(say, ahead)
     sys.argv[1:] = arguments
     try:

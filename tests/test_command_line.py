@@ -157,6 +157,8 @@ def test_where_and_how_results_are_kept_is_checked_first(
         (("foo",), "simrl: argument=foo: no such command or key=value; commands are plan, "),
         (("bogus", "--json"), "simrl: argument=bogus: no such command"),
         (("seed=1", "plan"), "simrl: argument=plan: no such command or key=value; "),
+        (("seed=0,1",), "simrl: seed=0,1: is a list; add -m to sweep over it"),
+        (("seed=range(3)",), "simrl: seed=range(3): is a list; add -m to sweep over it"),
         (("calibrate",), "simrl calibrate: the following arguments are required: spec;"),
         (("calibrate", "nope.yaml"), "simrl: "),
     ],

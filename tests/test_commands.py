@@ -233,6 +233,37 @@ def test_compare_pairs_sweeps_by_configuration_and_seed(results: Path, capsys: p
     assert text.count("duration_s") == 3
 
 
+def test_compare_shows_the_metrics_it_is_asked_for(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two runs too are compared in the metrics of --metric alone, in text and JSON."""
+    a, b, *_ = sorted((results / "outputs" / "runs").iterdir())
+    asked = ("compare", a, b, "--metric", "waste", "--metric", "duration_s")
+    assert [row["metric"] for row in document(capsys, *asked)["metrics"]] == ["waste", "duration_s"]
+    assert "effective_throughput" not in told(capsys, *asked)[1]
+
+
+def test_plan_takes_a_file_whose_name_holds_an_equals_sign(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is there as a file is the sweep, whatever it is called."""
+    file = results / "eta=2.yaml"
+    file.write_text(FILE)
+    assert document(capsys, "plan", file, f"output_dir={results / 'outputs'}")["runs"] == 9
+
+
+def test_status_lists_damaged_sweeps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A sweep whose runs.json or multirun.yaml is damaged is named; a folder of something else is not."""
+    started(tmp_path, FILE, "whole", leave=9)
+    output = tmp_path / "outputs"
+    (output / "runs").mkdir()
+    for name, file, text in (("one", "runs.json", "{"), ("two", "multirun.yaml", "hydra: 1"), ("other", "notes", "")):
+        (output / "sweeps" / name).mkdir()
+        (output / "sweeps" / name / file).write_text(text)
+    found = document(capsys, "status", output)
+    assert [sweep["sweep"] for sweep in found["sweeps"]] == ["whole"]
+    assert list(found["damaged_sweeps"]) == ["one", "two"]
+    text = told(capsys, "status", output)[1]
+    assert "damaged: one: runs.json=" in text
+    assert "damaged: two: multirun.yaml=" in text
+
+
 def test_a_broken_m_sweep_is_known_from_its_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of a -m sweep that died its multirun.yaml tells the missing runs, and its links those that ended."""
     asked = ["framework=areal", "framework.eta=1", "seed=0,1,2", *TINY]
@@ -257,6 +288,10 @@ def test_a_broken_m_sweep_is_known_from_its_folder(tmp_path: Path, capsys: pytes
         (("plan", "small.yaml", "workers=0"), "workers=0"),
         (("status", "nope"), "DIR=nope"),
         (("status", "."), "runs.json"),
+        (("status", "small.yaml"), "DIR=small.yaml: is a file; name"),
+        (("plan", "small.yaml", "ray.address=auto"), "ray.address=auto: needs backend=ray"),
+        (("compare", "nope", "outputs"), "A=nope: no such folder"),
+        (("compare", "outputs/sweeps/small", "nope"), "B=nope: no such folder"),
         (("collect", "nope"), "DIR=nope"),
         (("collect", "a_run"), "--output"),
         (("compare", "outputs", "outputs"), "A=outputs"),

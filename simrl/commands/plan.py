@@ -69,7 +69,8 @@ def request_of(given: Sequence[str]) -> Request:
     Raises:
         ConfigError: for what is no sweep.
     """
-    return _of_overrides(given) if "=" in given[0] else _of_file(given[0], given[1:])
+    file = "=" not in given[0] or Path(given[0]).is_file()
+    return _of_file(given[0], given[1:]) if file else _of_overrides(given)
 
 
 def _of_file(file: str, given: Sequence[str]) -> Request:

@@ -34,7 +34,7 @@ def main(options: argparse.Namespace) -> int:
 def _sweep(options: argparse.Namespace) -> int:
     request = parse(options.settings)
     stem = Path(options.file).stem
-    if "=" in options.file:
+    if "=" in options.file and not Path(options.file).is_file():
         raise ConfigError("FILE", options.file, "must be a sweep file; key=value arguments follow it")
     carried = carry_out(options.file, request)
     folder = request.output_dir / "sweeps" / stem

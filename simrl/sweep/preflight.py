@@ -7,6 +7,7 @@ from pathlib import Path
 from shutil import which
 
 from hydra import initialize_config_dir
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from simrl.compose import compose_point, config_folder, given_values, points_of, typed
@@ -24,13 +25,15 @@ def search_path(config_dir: str | None) -> list[str]:
     return [f"hydra.searchpath=[file://{Path(config_dir).absolute()}]"] if config_dir else []
 
 
-def check_points(overrides: list[str], config_dir: str | None = None) -> int:
+def check_points(overrides: list[str], config_dir: str | None = None, *, sweeping: bool = True) -> int:
     """Compose and check every point before anything is written; return how many there are.
 
     Raises:
         ConfigError: for the first point that cannot be simulated.
     """
     check_launcher(overrides)
+    if not sweeping:
+        check_single(overrides)
     with initialize_config_dir(config_folder(), version_base="1.3"):
         points = points_of(overrides)
         bases: dict[tuple[str, ...], DictConfig] = {}
@@ -40,6 +43,18 @@ def check_points(overrides: list[str], config_dir: str | None = None) -> int:
             check_output(composed)
             prepare(typed(composed))
     return len(points)
+
+
+def check_single(overrides: list[str]) -> None:
+    """Check that a command line without -m asks for one run.
+
+    Raises:
+        ConfigError: for the first list of values.
+    """
+    for override in OverridesParser.create().parse_overrides(overrides):
+        if override.is_sweep_override():
+            key, _, values = str(override.input_line).partition("=")
+            raise ConfigError(key, values, "is a list; add -m to sweep over it")
 
 
 def check_output(composed: DictConfig) -> None:

@@ -72,7 +72,10 @@ def parse(arguments: Sequence[str]) -> Request:
     if not isinstance(resume, bool):
         raise ConfigError("resume", resume, "must be true or false")
     output_dir = output_folder("output_dir", given.pop("output_dir", "outputs"))
-    backend, ray_address = str(given.pop("backend", "processes")), str(given.pop("ray.address", "local"))
+    backend = str(given.pop("backend", "processes"))
+    if "ray.address" in given and backend != "ray":
+        raise ConfigError("ray.address", given["ray.address"], "needs backend=ray; say that as well")
+    ray_address = str(given.pop("ray.address", "local"))
     limits = {field: given.pop(key) for key, field in FIELDS.items() if key in given}
     return Request(seeds, output_dir, workers, resume, limits, backend, ray_address, given)
 
