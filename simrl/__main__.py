@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 from concurrent.futures.process import BrokenProcessPool
@@ -16,9 +17,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from simrl import commands
 from simrl.compose import config_folder, typed
+from simrl.config import ConfigError
 from simrl.ending import FAILED, ended
 from simrl.limits import limits_of
-from simrl.progress import say
+from simrl.progress import say, tell
 from simrl.report import run_report
 from simrl.results import read_summary
 from simrl.rollout.compilation import compile_engine, compiling_ahead
@@ -42,17 +44,24 @@ def job(config: DictConfig) -> float | None:
     hydra_config = HydraConfig.get()
     if hydra_config.mode == RunMode.MULTIRUN:
         return sweep_job(config, Path(hydra_config.sweep.dir), hydra_config.job.num)
+    code = ended(lambda: single_job(config))  # here: Hydra would add a line of its own to an exception
+    if code:
+        sys.exit(code)
+    return None
+
+
+def single_job(config: DictConfig) -> int:
+    """Run the only job and print its summary; return the exit code."""
     simulation = typed(config)
     files, limits = hydra_files(config), limits_of(config)
     outcome = run(simulation, config.output_dir, resume=config.resume, hydra_files=files, limits=limits)
     if outcome.state != "ok":
         say(f"run failed: {outcome.error}")
         say(f"traceback: {outcome.folder / 'status.json'}")
-        sys.exit(FAILED)
-    row = read_summary(outcome.folder)
-    print(run_report(simulation, row))
-    print(f"\n  results{' (computed before)' if outcome.cached else ''}: {outcome.folder}")
-    return float(row["effective_throughput"])
+        return FAILED
+    report = run_report(simulation, read_summary(outcome.folder))
+    tell(f"{report}\n\n  results{' (computed before)' if outcome.cached else ''}: {outcome.folder}")
+    return 0
 
 
 def sweep_job(config: DictConfig, sweep_folder: Path, number: int) -> float | None:
@@ -77,13 +86,31 @@ def sweep_job(config: DictConfig, sweep_folder: Path, number: int) -> float | No
     return None
 
 
+def asked(arguments: list[str]) -> argparse.Namespace:
+    """Return what Hydra's own parser makes of the arguments.
+
+    Raises:
+        ConfigError: for a word that is neither a command nor an override.
+    """
+    parser = commands.OneLineParser(prog="simrl", parents=[get_args_parser()], add_help=False)
+    namespace, unknown = parser.parse_known_args(arguments)
+    for word in namespace.overrides if not namespace.shell_completion else ():
+        if "=" not in word and not word.startswith("~"):
+            mend = f"no such command or key=value; commands are {', '.join(commands.NAMES)}, and stand first"
+            raise ConfigError("argument", word, mend)
+    if unknown:
+        parser.error(f"no such option {' '.join(unknown)}")
+    return namespace
+
+
 def launch(arguments: list[str]) -> int:
     """Check every point that was asked for, compile the engine, then hand over to Hydra."""
-    namespace = get_args_parser().parse_args(arguments)
+    namespace = asked(arguments)
     runs = not (namespace.hydra_help or namespace.cfg or namespace.info)
     if runs and not namespace.shell_completion:
         with compiling_ahead() as ahead:
-            check_points(namespace.overrides, namespace.config_dir)
+            sweeping = namespace.multirun or "hydra.mode=MULTIRUN" in namespace.overrides
+            check_points(namespace.overrides, namespace.config_dir, sweeping=sweeping)
             compile_engine(say, ahead)
     sys.argv[1:] = arguments
     try:
@@ -113,7 +140,7 @@ def main(argv: list[str] | None = None) -> None:
     """Do what the command line asks and leave with its exit code."""
     given = sys.argv[1:] if argv is None else argv
     if any(argument in ("-h", "--help") for argument in given) and given[0] not in commands.NAMES:
-        print(commands.help_text())
+        tell(commands.help_text())
         return
     if given and given[0] in commands.NAMES:
         sys.exit(ended(lambda: commands.main(given)))

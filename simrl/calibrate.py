@@ -17,12 +17,13 @@ from simrl.calibration.fit import fit
 from simrl.calibration.model import Model
 from simrl.calibration.report import report
 from simrl.calibration.spec import read_spec
+from simrl.commands import OneLineParser
 from simrl.config import ConfigError
-from simrl.progress import say
+from simrl.ending import BAD_INPUT, FAILED, INTERRUPTED, TERMINATED, Terminated
+from simrl.output_folder import output_folder
+from simrl.progress import say, tell
 from simrl.rollout.compilation import compile_engine
 from simrl.sweep.job import cores
-
-FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 
 
 def calibrate(spec_file: Path, output: Path, workers: int) -> str:
@@ -33,8 +34,7 @@ def calibrate(spec_file: Path, output: Path, workers: int) -> str:
     """
     if workers < 1:
         raise ConfigError("--workers", workers, "must be 1 or more")
-    if output.exists() and not output.is_dir():
-        raise ConfigError("--output", output, "is a file; name a folder")
+    output_folder("--output", output)
     with Model(read_spec(spec_file), workers) as model:
         model.check()
         compile_engine(say)
@@ -49,13 +49,15 @@ def calibrate(spec_file: Path, output: Path, workers: int) -> str:
     return text
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what the command line asks; return the exit code."""
-    parser = argparse.ArgumentParser(prog="simrl.calibrate", description=__doc__)
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what calibrating takes."""
     parser.add_argument("spec", type=Path, help="a YAML file: parameters, reference or measured, seeds, rounds")
     parser.add_argument("--output", type=Path, default=Path("outputs/calibration"), help="folder for the report")
     parser.add_argument("--workers", type=int, default=cores(), help="processes; default one a core")
-    options = parser.parse_args(arguments)
+
+
+def answer(options: argparse.Namespace) -> int:
+    """Calibrate and print the report; return the exit code."""
     try:
         text = calibrate(options.spec, options.output, options.workers)
     except ConfigError as error:
@@ -70,11 +72,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except RuntimeError as error:
         say(f"a run failed: {error}")
         return FAILED
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
         say("interrupted; nothing was written")
-        return INTERRUPTED
-    print(text)  # noqa: T201 - the command's answer
+        return TERMINATED if isinstance(error, Terminated) else INTERRUPTED
+    tell(text)
     return 0
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    """Do what the command line asks; return the exit code."""
+    parser = OneLineParser(prog="simrl.calibrate", description=__doc__)
+    arguments(parser)
+    return answer(parser.parse_args(given))
 
 
 if __name__ == "__main__":

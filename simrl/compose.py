@@ -128,6 +128,12 @@ def points_of(overrides: list[str]) -> list[list[str]]:
     return [list(point) for batch in batches for point in batch]
 
 
+def given_values(overrides: list[str]) -> dict[str, Any]:
+    """Return key -> value of the overrides that are single values; the last one wins, as in Hydra."""
+    parsed = OverridesParser.create().parse_overrides(overrides)
+    return {override.key_or_group: override.value() for override in parsed if not override.is_sweep_override()}
+
+
 def compose_point(overrides: list[str], bases: dict[tuple[str, ...], DictConfig]) -> DictConfig:
     """Compose one point; points with the same group choices share one composition (kept in *bases*).
 

@@ -19,7 +19,11 @@ class ConfigError(ValueError):
 
     def __init__(self, key: str, value: object, mend: str):
         super().__init__(f"{key}={value}: {mend}")
-        self.key = key
+        self.key, self.value, self.mend = key, value, mend
+
+    def within(self, file: str) -> ConfigError:
+        """Return the same error of a key that stands in a file."""
+        return ConfigError(f"{file}: {self.key}", self.value, self.mend)
 
 
 def at_least(key: str, value: float | None, least: float) -> None:

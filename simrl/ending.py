@@ -12,7 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from simrl.compose import explain
 from simrl.config import ConfigError
-from simrl.progress import say
+from simrl.progress import close_stdout, say
 
 FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 """A run failed; bad input, and nothing was written; Ctrl-C; SIGTERM."""
@@ -31,6 +31,9 @@ def ended(action: Callable[[], int]) -> int:
     except (ConfigError, HydraException, OmegaConfBaseException) as error:
         say(explain(error))
         return BAD_INPUT
+    except BrokenPipeError:  # | head has seen enough
+        close_stdout()
+        return 0
     except OSError as error:
         full = error.errno in NO_ROOM
         say(f"cannot write results: {error}; {'make room and start again' if full else 'choose another output_dir'}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from typing import TextIO
@@ -12,6 +13,19 @@ TERMINAL_EVERY_S, ELSEWHERE_EVERY_S = 0.2, 5.0
 def say(line: str) -> None:
     """Tell the person at the terminal; results go to stdout, this does not."""
     print(f"simrl: {line}", file=sys.stderr, flush=True)  # noqa: T201
+
+
+def tell(text: str) -> None:
+    """Print an answer to stdout; a reader who has seen enough (``| head``) is no error."""
+    try:
+        print(text, flush=True)  # noqa: T201
+    except BrokenPipeError:
+        close_stdout()
+
+
+def close_stdout() -> None:
+    """Let what is still printed go nowhere: nobody reads it any more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def clock_text(seconds: float) -> str:

@@ -3,24 +3,40 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
+import simrl.calibrate
+from simrl.__main__ import main
 from simrl.metrics import UNITS
 from simrl.results import BATCH_UNITS, INSTANCE_UNITS, TIMELINE_UNITS, TRAJECTORY_UNITS
 
+TINY = ("versions=1", "groups_per_batch=2", "group_size=2")
 SMALL = ("versions=2", "groups_per_batch=4", "workload.mean_response_tokens=2000")
 
 
-def simrl(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def simrl_command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the command line in *folder*."""
     return subprocess.run(
         [sys.executable, "-m", "simrl", *arguments], cwd=folder, capture_output=True, text=True, check=False
     )
+
+
+def refused(arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """Return the one line with which a command line is refused, exit code 2."""
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as left:
+        main(list(arguments))
+    out, err = capsys.readouterr()
+    assert (left.value.code, out) == (2, ""), err
+    (line,) = err.splitlines()
+    return line
 
 
 def everything_in(folder: Path) -> list[Path]:
@@ -36,7 +52,7 @@ def bytes_of_runs(folder: Path) -> dict[str, bytes]:
 
 def test_a_run_leaves_every_file_of_the_contract(tmp_path: Path) -> None:
     """The bare command prints metrics, engine and provenance, and its folder holds every file of the contract."""
-    done = simrl(tmp_path)
+    done = simrl_command(tmp_path)
     assert done.returncode == 0, done.stderr
     for expected in ("effective throughput", "token/s", "vllm 0.30.0", "decode", "measured:", "derived:", "assumed:"):
         assert expected in done.stdout
@@ -57,7 +73,7 @@ def test_a_run_leaves_every_file_of_the_contract(tmp_path: Path) -> None:
         assert rows is None or len(table) == rows
         for column, unit in units.items():
             assert (table.schema.field(column).metadata or {b"unit": b""})[b"unit"].decode() == unit
-    again = simrl(tmp_path)
+    again = simrl_command(tmp_path)
     assert "computed before" in again.stdout
 
 
@@ -83,7 +99,7 @@ def test_bad_input_gives_one_line_and_exit_code_2_and_writes_nothing(
     """Bad input is one clear line on stderr, exit code 2, and no folder."""
     (tmp_path / "no_column.csv").write_text("group,prompt_tokens\n1,5\n")
     before = everything_in(tmp_path)
-    done = simrl(tmp_path, *arguments)
+    done = simrl_command(tmp_path, *arguments)
     assert done.returncode == 2
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()
@@ -92,9 +108,116 @@ def test_bad_input_gives_one_line_and_exit_code_2_and_writes_nothing(
     assert everything_in(tmp_path) == before
 
 
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("output_dir=null",), "output_dir=None: is no folder's name"),
+        (("output_dir=",), "output_dir=: is no folder's name"),
+        (("output_dir=123",), "output_dir=123: is no folder's name"),
+        (("output_dir=[a,b]",), "output_dir=['a', 'b']: is no folder's name"),
+        (("output_dir=afile",), "output_dir=afile: is a file; name a folder"),
+        (("output_dir=afile/in/it",), "output_dir=afile/in/it: afile is a file; name a folder"),
+        (("-m", "output_dir=good,afile"), "output_dir=afile: is a file"),
+        (("-m", "hydra.sweep.dir="), "hydra.sweep.dir=: is no folder's name"),
+        (("-m", "hydra.sweep.dir=afile"), "hydra.sweep.dir=afile: is a file"),
+        (("sweep", "ok.yaml", "output_dir="), "output_dir=None: is no folder's name"),
+        (("sweep", "ok.yaml", "output_dir=afile"), "output_dir=afile: is a file"),
+        (("plan", "seed=0", "output_dir=afile"), "output_dir=afile: is a file"),
+        (("collect", "outputs", "--output", "afile"), "--output=afile: is a file"),
+        (("resume=maybe",), "resume=maybe: must be true or false"),
+        (("resume=7",), "resume=7: must be true or false"),
+        (("resume=null",), "resume=None: must be true or false"),
+        (("plan", "seed=0", "resume=7"), "resume=7: must be true or false"),
+        (("-m", "hydra.launcher.n_jobs=0"), "hydra.launcher.n_jobs=0: must be 1 or more, or -1"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_where_and_how_results_are_kept_is_checked_first(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    line: str,
+) -> None:
+    """What can be no folder, no resume or no number of processes is one line, exit code 2, and nothing written."""
+    monkeypatch.chdir(tmp_path)
+    Path("afile").touch()
+    Path("outputs").mkdir()
+    Path("ok.yaml").write_text("blocks: {a: {versions: 1}}")
+    before = everything_in(tmp_path)
+    assert refused(arguments, capsys).startswith(f"simrl: {line}")
+    assert everything_in(tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("-x",), "simrl: no such option -x; simrl --help tells what it takes"),
+        (("seed=1", "--json"), "simrl: no such option --json;"),
+        (("foo",), "simrl: argument=foo: no such command or key=value; commands are plan, "),
+        (("bogus", "--json"), "simrl: argument=bogus: no such command"),
+        (("seed=1", "plan"), "simrl: argument=plan: no such command or key=value; "),
+        (("seed=0,1",), "simrl: seed=0,1: is a list; add -m to sweep over it"),
+        (("seed=range(3)",), "simrl: seed=range(3): is a list; add -m to sweep over it"),
+        (("calibrate",), "simrl calibrate: the following arguments are required: spec;"),
+        (("calibrate", "nope.yaml"), "simrl: "),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_a_word_that_means_nothing_is_one_line(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], line: str
+) -> None:
+    """Unknown options and words, and commands without what they need: one line and exit code 2."""
+    assert refused(arguments, capsys).startswith(line)
+
+
+def test_calibrating_by_its_module_says_one_line_too(capsys: pytest.CaptureFixture[str]) -> None:
+    """``python -m simrl.calibrate`` without a file is one line and exit code 2."""
+    with pytest.raises(SystemExit) as left:
+        simrl.calibrate.main([])
+    assert left.value.code == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.fixture(scope="module")
+def a_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give the folder in which a small run was made."""
+    folder = tmp_path_factory.mktemp("a_run")
+    assert simrl_command(folder, *TINY).returncode == 0
+    return folder
+
+
+@pytest.mark.parametrize("arguments", [TINY, ("show", "RUN"), ("show", "RUN", "--json"), ("--help",), ("--cfg", "job")])
+def test_a_reader_that_has_seen_enough_is_no_error(a_run: Path, arguments: tuple[str, ...]) -> None:
+    """With stdout closed at its other end (| head) nothing is said, and the exit code is 0."""
+    (run,) = (a_run / "outputs" / "runs").iterdir()
+    given = [str(run) if argument == "RUN" else argument for argument in arguments]
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, "-m", "simrl", *given],
+        cwd=a_run,
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_folder_that_takes_no_results_is_one_line(tmp_path: Path) -> None:
+    """What cannot be written is one line too, without Hydra's own."""
+    done = simrl_command(tmp_path, *TINY, "output_dir=/proc/nowhere")
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("simrl: cannot write results: ")
+    assert line.endswith("choose another output_dir")
+
+
 def test_a_sweep_leaves_its_table_and_bars(tmp_path: Path) -> None:
     """-m may stand anywhere; the sweep folder holds sweep.parquet, throughput.png and a link to each run."""
-    done = simrl(tmp_path, "-m", "framework=areal,roll", "framework.eta=1,2", *SMALL)
+    done = simrl_command(tmp_path, "-m", "framework=areal,roll", "framework.eta=1,2", *SMALL)
     assert done.returncode == 0, done.stderr
     (sweep,) = (tmp_path / "outputs" / "sweeps").iterdir()
     table = pq.read_table(sweep / "sweep.parquet")
@@ -109,7 +232,7 @@ def test_worker_count_changes_no_byte(tmp_path: Path) -> None:
     for workers in (1, 2):
         folder = tmp_path / str(workers)
         folder.mkdir()
-        done = simrl(folder, "-m", "seed=0,1,2", f"hydra.launcher.n_jobs={workers}", *SMALL)
+        done = simrl_command(folder, "-m", "seed=0,1,2", f"hydra.launcher.n_jobs={workers}", *SMALL)
         assert done.returncode == 0, done.stderr
     one, two = bytes_of_runs(tmp_path / "1"), bytes_of_runs(tmp_path / "2")
     assert len(one) == 18

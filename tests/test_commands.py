@@ -6,6 +6,7 @@ import json
 import os
 import statistics
 import time
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,13 @@ import pytest
 
 from simrl import commands
 from simrl.__main__ import main as simrl_main
-from simrl.config import ConfigError
+from simrl.config import ConfigError, SimulationConfig
 from simrl.lock import lock_path, this_process
 from simrl.metrics import UNITS
 from simrl.plots.bar_table import t_quantile_975
 from simrl.results import write_status
 from simrl.run import run, run_folder
+from simrl.sweep.estimate import Size, estimate
 from simrl.sweep.folder import write_runs
 from simrl.sweep.grid import Point, configurations, expand, load_sweep
 from simrl.sweep.seeds import METRICS
@@ -92,6 +94,24 @@ def test_plan_tells_states_and_times_and_writes_nothing(results: Path, capsys: p
     assert text[0].split()[:3] == ["run", "block", "framework"]
     assert "9 runs: 8 cached, 1 new" in text
     assert everything_in(results) == before
+
+
+@pytest.mark.parametrize(
+    ("wall_s", "size", "expected_s", "basis"),
+    [
+        (0.4, Size(1, 2, 2), 0.4, "same size"),
+        (0.4, Size(10, 2, 2), 0.4 + 36 * 2e-4, "other size"),  # the fixed cost is not multiplied
+        (8.4, Size(10, 2, 2), 0.4 + 10 * 8.0, "other size"),
+        (0.4, Size(10, 16, 8), 0.1 + 1280 * 2e-4, "no run"),  # 320 times as large
+    ],
+)
+def test_an_estimate_scales_what_grows(
+    configure: Callable[..., SimulationConfig], wall_s: float, size: Size, expected_s: float, basis: str
+) -> None:
+    """From a run of 4 trajectories only its time beyond the fixed cost is scaled, and not to more than 10 times it."""
+    config = configure(*(f"{key}={value}" for key, value in asdict(size).items()))
+    found = estimate(config, {"areal": {Size(1, 2, 2): wall_s}})
+    assert (found.wall_s, found.basis) == (pytest.approx(expected_s), basis)
 
 
 def test_plan_of_overrides_is_the_plan_of_m(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -213,6 +233,37 @@ def test_compare_pairs_sweeps_by_configuration_and_seed(results: Path, capsys: p
     assert text.count("duration_s") == 3
 
 
+def test_compare_shows_the_metrics_it_is_asked_for(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two runs too are compared in the metrics of --metric alone, in text and JSON."""
+    a, b, *_ = sorted((results / "outputs" / "runs").iterdir())
+    asked = ("compare", a, b, "--metric", "waste", "--metric", "duration_s")
+    assert [row["metric"] for row in document(capsys, *asked)["metrics"]] == ["waste", "duration_s"]
+    assert "effective_throughput" not in told(capsys, *asked)[1]
+
+
+def test_plan_takes_a_file_whose_name_holds_an_equals_sign(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is there as a file is the sweep, whatever it is called."""
+    file = results / "eta=2.yaml"
+    file.write_text(FILE)
+    assert document(capsys, "plan", file, f"output_dir={results / 'outputs'}")["runs"] == 9
+
+
+def test_status_lists_damaged_sweeps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A sweep whose runs.json or multirun.yaml is damaged is named; a folder of something else is not."""
+    started(tmp_path, FILE, "whole", leave=9)
+    output = tmp_path / "outputs"
+    (output / "runs").mkdir()
+    for name, file, text in (("one", "runs.json", "{"), ("two", "multirun.yaml", "hydra: 1"), ("other", "notes", "")):
+        (output / "sweeps" / name).mkdir()
+        (output / "sweeps" / name / file).write_text(text)
+    found = document(capsys, "status", output)
+    assert [sweep["sweep"] for sweep in found["sweeps"]] == ["whole"]
+    assert list(found["damaged_sweeps"]) == ["one", "two"]
+    text = told(capsys, "status", output)[1]
+    assert "damaged: one: runs.json=" in text
+    assert "damaged: two: multirun.yaml=" in text
+
+
 def test_a_broken_m_sweep_is_known_from_its_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of a -m sweep that died its multirun.yaml tells the missing runs, and its links those that ended."""
     asked = ["framework=areal", "framework.eta=1", "seed=0,1,2", *TINY]
@@ -237,6 +288,10 @@ def test_a_broken_m_sweep_is_known_from_its_folder(tmp_path: Path, capsys: pytes
         (("plan", "small.yaml", "workers=0"), "workers=0"),
         (("status", "nope"), "DIR=nope"),
         (("status", "."), "runs.json"),
+        (("status", "small.yaml"), "DIR=small.yaml: is a file; name"),
+        (("plan", "small.yaml", "ray.address=auto"), "ray.address=auto: needs backend=ray"),
+        (("compare", "nope", "outputs"), "A=nope: no such folder"),
+        (("compare", "outputs/sweeps/small", "nope"), "B=nope: no such folder"),
         (("collect", "nope"), "DIR=nope"),
         (("collect", "a_run"), "--output"),
         (("compare", "outputs", "outputs"), "A=outputs"),

@@ -92,6 +92,17 @@ def test_a_nested_list_is_one_value() -> None:
         ({"blocks": {"a": {"framework": {"eta": 1}}}}, ("bad.yaml: blocks.a.framework", "with dots")),
         ({"blocks": {"a": {}}, "seeds": 0}, ("bad.yaml: seeds=0", "1 or more")),
         ({"blocks": {"a": {}}, "shared": {"versions": "3..1"}}, ("bad.yaml: shared.versions", "write 1..3")),
+        ({"blocks": {"a": {}}, "seeds": 10**11}, ("bad.yaml: seeds=100000000000", "a sweep takes 1,000,000 at most")),
+        ({"blocks": {"a": {}}, "seeds": "0..99999999999"}, ("bad.yaml: seeds=0..", "a sweep takes 1,000,000 at most")),
+        (
+            {"blocks": {"a": {"versions": "1..2000", "groups_per_batch": "1..2000"}}},
+            ("bad.yaml: blocks=a: stands for 4,000,000 points",),
+        ),
+        ({"blocks": {"a": {}}, "shared": {"resume": False}}, ("shared.resume=False", "on the command line: resume=")),
+        ({"blocks": {"a": {}}, "shared": {"fail_fast": True}}, ("shared.fail_fast=True", "at the top of the file")),
+        ({"blocks": {"a": {}}, "run": {"timeout_s": 0}}, ("bad.yaml: run.timeout_s=0: must be more than 0",)),
+        ({"blocks": {"a": {}}, "run": [1]}, ("bad.yaml: run=[1]: must be a mapping",)),
+        ({"blocks": {"a": {}}, "run": {"foo": 1}}, ("bad.yaml: run.foo=1: no such key",)),
     ],
 )
 def test_a_bad_file_gets_one_line(content: object, parts: tuple[str, ...]) -> None:
@@ -100,10 +111,23 @@ def test_a_bad_file_gets_one_line(content: object, parts: tuple[str, ...]) -> No
     assert all(part in line for part in parts), line
 
 
+def test_an_empty_block_runs_the_defaults() -> None:
+    """A block that sets nothing is one run of the defaults for each seed, written ``a:`` or ``a: {}``."""
+    for empty in (None, {}):
+        assert expand(sweep_of({"seeds": 2, "blocks": {"a": empty}}, "f")) == [
+            Point("a", ("seed=0",)),
+            Point("a", ("seed=1",)),
+        ]
+
+
 def test_a_missing_or_broken_file_gets_one_line(tmp_path: Path) -> None:
-    """No file, and a file that is no YAML, are told apart."""
-    with pytest.raises(ConfigError, match="cannot be read"):
+    """No file, a file of other bytes than UTF-8, and one that is no YAML, are told apart."""
+    with pytest.raises(ConfigError, match=r"cannot be read \(No such file or directory\); name a YAML file"):
         load_sweep(tmp_path / "none.yaml")
+    latin = tmp_path / "latin.yaml"
+    latin.write_bytes("blocks: {a: {}} # für".encode("latin-1"))
+    with pytest.raises(ConfigError, match="save it as UTF-8"):
+        load_sweep(latin)
     broken = tmp_path / "broken.yaml"
     broken.write_text("blocks: [1\n")
     with pytest.raises(ConfigError, match="is no YAML"):

@@ -7,13 +7,13 @@ import ast
 import importlib
 import json
 import math
-import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-NAMES = ("plan", "sweep", "status", "collect", "compare", "show", "trace")
+from simrl.progress import tell
+
+NAMES = ("plan", "sweep", "status", "collect", "compare", "show", "trace", "calibrate")
 BAD_INPUT = 2
 
 HELP = """\
@@ -60,10 +60,7 @@ def help_text() -> str:
 
 def answer(options: argparse.Namespace, document: Any, text: str) -> None:
     """Print a command's answer to stdout: the *document* as JSON if --json was given, else the *text*."""
-    try:
-        print(json.dumps(_plain(document), indent=2) if options.json else text, flush=True)  # noqa: T201
-    except BrokenPipeError:  # | head has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    tell(json.dumps(_plain(document), indent=2) if options.json else text)
 
 
 def _plain(value: Any) -> Any:

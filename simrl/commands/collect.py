@@ -13,6 +13,7 @@ from typing import Any
 
 from simrl.commands import answer
 from simrl.config import ConfigError
+from simrl.output_folder import output_folder
 from simrl.progress import say
 from simrl.sweep.folder import read_folder
 from simrl.sweep.seeds import CI, LARGEST, configuration_columns, telling_columns
@@ -26,7 +27,7 @@ SHOWN = ("effective_throughput", "waste", "mean_staleness")
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("folders", metavar="DIR", type=Path, nargs="+", help="of a sweep, outputs/, or of a run")
-    parser.add_argument("--output", type=Path, help="folder for the tables and the picture; default the first DIR")
+    parser.add_argument("--output", metavar="DIR", help="folder for the tables and the picture; default the first DIR")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -36,11 +37,11 @@ def main(options: argparse.Namespace) -> int:
     Raises:
         ConfigError: if a DIR holds no results, or is a run's and --output is not given.
     """
+    asked = None if options.output is None else output_folder("--output", options.output)
     sweeps = [read_folder(folder) for folder in options.folders]
-    if options.output is None and sweeps[0].kind == "run":
+    if asked is None and sweeps[0].kind == "run":
         raise ConfigError("--output", None, "name a folder for the tables; that of a run holds its own result alone")
-    output = options.output or options.folders[0]
-    collected = collect(sweeps, output)
+    collected = collect(sweeps, asked or options.folders[0])
     if collected is None:
         say("no run has finished: there is nothing to collect")
         return 1

@@ -26,7 +26,7 @@ from simrl.sweep.table import read_rows, set_keys
 from simrl.text_table import number_text, text_table
 
 SHOWN = ("effective_throughput", "waste", "mean_staleness", "max_staleness")
-"""Metrics shown of sweeps unless others are asked for."""
+"""Metrics shown of sweeps unless others are asked for; of two runs all are."""
 REMARKS = ("framework.upstream", "framework.upstream_knob", "framework.bounds", "framework.differs", "upstream_knob")
 """Keys that are there for the docs."""
 
@@ -35,7 +35,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("a", metavar="A", type=Path, help="folder of a run or of a sweep")
     parser.add_argument("b", metavar="B", type=Path, help="folder of another")
-    parser.add_argument("--metric", action="append", metavar="NAME", help="of sweeps: show this (may be repeated)")
+    parser.add_argument("--metric", action="append", metavar="NAME", help="show this (may be repeated)")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -45,7 +45,7 @@ def main(options: argparse.Namespace) -> int:
     Raises:
         ConfigError: if the two cannot be compared.
     """
-    a, b = read_folder(options.a), read_folder(options.b)
+    a, b = read_folder(options.a, "A"), read_folder(options.b, "B")
     for side, folder in (("A", a), ("B", b)):
         if folder.kind == "output":
             raise ConfigError(side, folder.folder, "is an output folder; name a run or a sweep in it")
@@ -82,7 +82,8 @@ def differing(a: dict[str, Any], b: dict[str, Any], but: Sequence[str] = ()) -> 
 def _runs(options: argparse.Namespace, a: SweepFolder, b: SweepFolder) -> int:
     one, other = full_row(a, a.points[0].run_id), full_row(b, b.points[0].run_id)
     keys = differing(one, other)
-    found = [(metric, difference(Pair((), (one,), (other,)), metric)) for metric in METRICS]
+    shown = options.metric or METRICS
+    found = [(metric, difference(Pair((), (one,), (other,)), metric)) for metric in shown]
     metrics = [(metric, change) for metric, change in found if change is not None]
     document = {
         "a": one["run_id"],
@@ -131,7 +132,9 @@ def _sweeps(options: argparse.Namespace, a: SweepFolder, b: SweepFolder) -> int:
             {
                 "settings": dict(zip(pairing, pair.settings, strict=True)),
                 "metrics": {
-                    metric: _values(change) for metric in METRICS if (change := difference(pair, metric)) is not None
+                    metric: _values(change)
+                    for metric in options.metric or METRICS
+                    if (change := difference(pair, metric)) is not None
                 },
             }
             for pair in found

@@ -14,24 +14,24 @@ from pathlib import Path
 from typing import Any
 
 from hydra import initialize_config_dir
-from yaml import safe_load  # type: ignore[import-untyped]
 
 from simrl.commands import answer
-from simrl.compose import config_folder, points_of
+from simrl.compose import config_folder, given_values, points_of
 from simrl.config import ConfigError, SimulationConfig
+from simrl.output_folder import output_folder
 from simrl.progress import clock_text
 from simrl.run import run_folder
 from simrl.sweep.estimate import BASES, Estimate, estimate, times_of, wall_s
 from simrl.sweep.grid import Point, configurations, expand
 from simrl.sweep.job import cores
 from simrl.sweep.point_ids import key_of, recall
+from simrl.sweep.preflight import N_JOBS
 from simrl.sweep.request import parse, requested
 from simrl.sweep.run_state import state_of
 from simrl.text_table import text_table
 
 STATE_WORDS = {"ok": "cached", "failed": "failed before", "running": "running", "missing": "new"}
 TO_RUN = ("failed before", "new")
-LAUNCHER_WORKERS = "hydra.launcher.n_jobs"
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,8 @@ def request_of(given: Sequence[str]) -> Request:
     Raises:
         ConfigError: for what is no sweep.
     """
-    return _of_overrides(given) if "=" in given[0] else _of_file(given[0], given[1:])
+    file = "=" not in given[0] or Path(given[0]).is_file()
+    return _of_file(given[0], given[1:]) if file else _of_overrides(given)
 
 
 def _of_file(file: str, given: Sequence[str]) -> Request:
@@ -81,21 +82,14 @@ def _of_file(file: str, given: Sequence[str]) -> Request:
 def _of_overrides(given: Sequence[str]) -> Request:
     with initialize_config_dir(config_folder(), version_base="1.3"):
         points = [Point("", tuple(overrides)) for overrides in points_of(list(given))]
-    last = dict(override.partition("=")[::2] for override in given)
-    workers = safe_load(last.get(LAUNCHER_WORKERS, "-1"))
-    resume = safe_load(last.get("resume", "true"))
-    output_dir = Path(last.get("output_dir", "outputs"))
-    return Request(
-        None, points, output_dir, _workers(LAUNCHER_WORKERS, None if workers == -1 else workers), resume is not False
-    )
-
-
-def _workers(key: str, value: Any) -> int:
-    if value is None:
-        return cores()
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ConfigError(key, value, "must be 1 or more")
-    return value
+    last = given_values(list(given))
+    workers, resume = last.get(N_JOBS, -1), last.get("resume", True)
+    if not isinstance(workers, int) or isinstance(workers, bool) or workers == 0:
+        raise ConfigError(N_JOBS, workers, "must be 1 or more, or -1 for one process a core")
+    if not isinstance(resume, bool):
+        raise ConfigError("resume", resume, "must be true or false")
+    output_dir = output_folder("output_dir", last.get("output_dir", "outputs"))
+    return Request(None, points, output_dir, workers if workers > 0 else cores(), resume)
 
 
 def rows_of(request: Request) -> list[Row]:

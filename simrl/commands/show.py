@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import json
-from typing import Any
 
+from simrl.commands import answer
 from simrl.report import run_report
 from simrl.results import read_summary
 from simrl.timeline.stored_run import find_run, stored_config
@@ -27,10 +26,8 @@ def main(options: argparse.Namespace) -> int:
     folder = find_run(options.run)
     summary = read_summary(folder)
     breakdowns = time_breakdowns(folder)
-    if options.json:
-        times: dict[str, Any] = {breakdown.name: breakdown.parts_s for breakdown in breakdowns}
-        print(json.dumps({"folder": str(folder), "summary": summary, "time_s": times}, indent=2))  # noqa: T201 - the answer
-    else:
-        print(run_report(stored_config(folder), summary))  # noqa: T201 - the answer
-        print(f"\n{breakdown_text(breakdowns)}\n\n  results: {folder}")  # noqa: T201 - the answer
+    times = {breakdown.name: breakdown.parts_s for breakdown in breakdowns}
+    report = run_report(stored_config(folder), summary)
+    text = f"{report}\n\n{breakdown_text(breakdowns)}\n\n  results: {folder}"
+    answer(options, {"folder": str(folder), "summary": summary, "time_s": times}, text)
     return 0

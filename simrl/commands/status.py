@@ -1,6 +1,7 @@
 """How far a sweep is: runs that are ok, failed, running and missing.
 
-DIR is an output folder, the folder of a sweep or that of a run. Exit code 1 if a run failed.
+DIR is an output folder, the folder of a sweep or that of a run. Sweeps whose list of runs is damaged are named. Exit
+code 1 if a run failed.
 """
 
 from __future__ import annotations
@@ -41,11 +42,14 @@ def main(options: argparse.Namespace) -> int:
         ConfigError: if DIR holds no results.
     """
     asked = read_folder(options.folder)
-    parts = [(sweep.name, states_of(sweep)) for sweep in sweeps_in(asked.folder)] if asked.kind == "output" else []
+    sweeps, damaged = sweeps_in(asked.folder) if asked.kind == "output" else ([], {})
+    parts = [(sweep.name, states_of(sweep)) for sweep in sweeps]
     states = states_of(asked)
     for _, planned in parts:
         states = {**planned, **states}
-    answer(options, _document(options.folder, parts, states), _text(asked, parts, states))
+    document = {**_document(options.folder, parts, states), "damaged_sweeps": {k: str(e) for k, e in damaged.items()}}
+    text = _text(asked, parts, states) + "".join(f"\ndamaged: {name}: {error}" for name, error in damaged.items())
+    answer(options, document, text)
     return 1 if any(run.state == "failed" for run in states.values()) else 0
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
+from typing import Any
 
+from simrl.commands import answer
 from simrl.config import ConfigError
 from simrl.ending import FAILED, ended
 from simrl.run import NOT_STARTED
@@ -32,13 +33,13 @@ def main(options: argparse.Namespace) -> int:
 def _sweep(options: argparse.Namespace) -> int:
     request = parse(options.settings)
     stem = Path(options.file).stem
-    if "=" in options.file:
+    if "=" in options.file and not Path(options.file).is_file():
         raise ConfigError("FILE", options.file, "must be a sweep file; key=value arguments follow it")
     carried = carry_out(options.file, request)
     folder = request.output_dir / "sweeps" / stem
     if carried.any_ok:
         collect_folder(folder)
-    print(_as_json(carried, folder) if options.json else _as_text(carried, folder))  # noqa: T201
+    answer(options, _document(carried, folder), _as_text(carried, folder))
     return 0 if carried.all_ok else FAILED
 
 
@@ -57,10 +58,10 @@ def _as_text(carried: Carried, folder: Path) -> str:
     return "\n".join([*lines, "", f"{folder}/: {_made(folder)}"])
 
 
-def _as_json(carried: Carried, folder: Path) -> str:
+def _document(carried: Carried, folder: Path) -> dict[str, Any]:
     blocks = {block: {state: carried.states(block)[state] for state in STATES} for block in carried.sweep.blocks}
     failed = {o.run_id: o.error for o in carried.outcomes if o.state == "failed"}
-    return json.dumps({"folder": str(folder), "blocks": blocks, "failed": failed}, indent=2)
+    return {"folder": str(folder), "blocks": blocks, "failed": failed}
 
 
 def _made(folder: Path) -> str:

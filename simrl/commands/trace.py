@@ -6,10 +6,10 @@ The run is simulated again, with engines that keep a diary; it is deterministic,
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
+from simrl.commands import answer
 from simrl.config import ConfigError, SimulationConfig
 from simrl.identity import run_id
 from simrl.progress import say
@@ -55,8 +55,8 @@ def main(options: argparse.Namespace) -> int:
         write_trace(events, about, output)
     except OSError as error:
         raise ConfigError("--output", output, f"cannot be written ({error.strerror}); choose another file") from error
-    answer = {"file": str(output), "bytes": output.stat().st_size, "events": len(events), **about, **sums}
-    print(json.dumps(answer, indent=2) if options.json else answer_text(answer))  # noqa: T201 - the command's answer
+    written = {"file": str(output), "bytes": output.stat().st_size, "events": len(events), **about, **sums}
+    answer(options, written, answer_text(written))
     return 0
 
 
@@ -81,16 +81,16 @@ def observe(config: SimulationConfig) -> tuple[Records, list[ObservedEngine]]:
     return simulate(config, build_engine), engines
 
 
-def answer_text(answer: dict[str, Any]) -> str:
+def answer_text(written: dict[str, Any]) -> str:
     """Return the printed answer."""
-    busy = ", ".join(f"{busy_s:,.1f}" for busy_s in answer["instance_busy_s"])
+    busy = ", ".join(f"{busy_s:,.1f}" for busy_s in written["instance_busy_s"])
     return "\n".join(
         [
-            f"trace of {answer['run_id']}: {answer['events']:,} events over {answer['duration_s']:,.1f} s",
-            f"  training          {answer['training_s']:,.1f} s",
+            f"trace of {written['run_id']}: {written['events']:,} events over {written['duration_s']:,.1f} s",
+            f"  training          {written['training_s']:,.1f} s",
             f"  instances busy    {busy} s",
-            f"  generated tokens  {answer['generated_tokens']:,}",
-            f"  preemptions       {answer['preemptions']:,}",
-            f"  {answer['file']} ({answer['bytes'] / 1e6:.1f} MB): open it in https://ui.perfetto.dev",
+            f"  generated tokens  {written['generated_tokens']:,}",
+            f"  preemptions       {written['preemptions']:,}",
+            f"  {written['file']} ({written['bytes'] / 1e6:.1f} MB): open it in https://ui.perfetto.dev",
         ]
     )

@@ -14,6 +14,10 @@ SAMPLED = 20
 """Runs of a framework that are looked at."""
 ROUGH_S, ROUGH_PER_TRAJECTORY_S = 0.1, 2e-4
 """Without any run to go by: a default run of 1,280 trajectories takes 0.2 to 0.4 s with writing its files."""
+FIXED_S = 0.4
+"""Of a run's time at most this much does not grow with it: what a process loads for its first one."""
+LARGEST_RATIO = 10
+"""Runs this many times smaller than another tell nothing of it."""
 WORKER_START_S = 2.0
 """A worker's imports and the loading of the compiled engine."""
 
@@ -44,7 +48,7 @@ class Estimate:
 BASES = {
     "same size": "as runs of the same framework and size took",
     "other size": "scaled from runs of the same framework and another size",
-    "no run": "a rough guess: no run of that framework is there",
+    "no run": "a rough guess: no run of that framework and about that size is there",
 }
 
 
@@ -83,7 +87,10 @@ def estimate(config: SimulationConfig, times: Mapping[str, Mapping[Size, float]]
         return Estimate(known[size], "same size")
     if known:
         nearest = min(known, key=lambda other: abs(other.trajectories - size.trajectories))
-        return Estimate(known[nearest] * max(1.0, size.trajectories / nearest.trajectories), "other size")
+        if size.trajectories <= LARGEST_RATIO * nearest.trajectories:
+            per_trajectory_s = max(ROUGH_PER_TRAJECTORY_S, (known[nearest] - FIXED_S) / nearest.trajectories)
+            more = max(0, size.trajectories - nearest.trajectories)
+            return Estimate(known[nearest] + per_trajectory_s * more, "other size")
     return Estimate(ROUGH_S + ROUGH_PER_TRAJECTORY_S * size.trajectories, "no run")
 
 

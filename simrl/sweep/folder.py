@@ -80,18 +80,20 @@ def write_runs(folder: Path, output_dir: Path, points: Sequence[Point], run_ids:
     aside.replace(folder / RUNS)
 
 
-def read_folder(path: str | Path) -> SweepFolder:
+def read_folder(path: str | Path, key: str = "DIR") -> SweepFolder:
     """Return what runs a folder stands for.
 
     Args:
         path: the folder of a sweep or of a run, or an output folder (the one that holds ``runs/``).
+        key: what a complaint calls it.
 
     Raises:
         ConfigError: if it is none of these.
     """
     folder = Path(path)
     if not folder.is_dir():
-        raise ConfigError("DIR", path, "no such folder; name an output folder, a sweep's or a run's")
+        what = "is a file" if folder.exists() else "no such folder"
+        raise ConfigError(key, path, f"{what}; name an output folder, a sweep's or a run's")
     if (folder / RUNS).is_file():
         return _yaml_sweep(folder)
     if (folder / MULTIRUN).is_file():
@@ -103,16 +105,19 @@ def read_folder(path: str | Path) -> SweepFolder:
         entries = sorted(entry for entry in (folder / "runs").iterdir() if entry.is_dir())
         shown = (_own(entry) for entry in entries if not entry.name.startswith("."))
         return SweepFolder(folder, "output", folder / "runs", tuple(shown))
-    raise ConfigError("DIR", path, f"has no {RUNS}, {MULTIRUN}, {STATUS} or runs/; name an output folder or a sweep's")
+    raise ConfigError(key, path, f"has no {RUNS}, {MULTIRUN}, {STATUS} or runs/; name an output folder or a sweep's")
 
 
-def sweeps_in(output_dir: Path) -> list[SweepFolder]:
-    """Return the sweeps of an output folder, by name; what cannot be read is left out."""
-    out = []
+def sweeps_in(output_dir: Path) -> tuple[list[SweepFolder], dict[str, ConfigError]]:
+    """Return the sweeps of an output folder, by name, and what is wrong with those that are damaged."""
+    out, damaged = [], {}
     for folder in sorted((output_dir / "sweeps").glob("*")):
-        with suppress(ConfigError):
-            out.append(read_folder(folder))
-    return out
+        if (folder / RUNS).is_file() or (folder / MULTIRUN).is_file():
+            try:
+                out.append(read_folder(folder))
+            except ConfigError as error:
+                damaged[folder.name] = error
+    return out, damaged
 
 
 def _each_once(points: Iterable[PlannedRun]) -> tuple[PlannedRun, ...]:
@@ -148,7 +153,7 @@ def _hydra_sweep(folder: Path) -> SweepFolder:
     links = {int(entry.name): Path(os.path.realpath(entry)) for entry in folder.iterdir() if entry.name.isdigit()}
     try:
         asked = [str(override) for override in OmegaConf.load(folder / MULTIRUN).hydra.overrides.task]
-    except (OSError, YAMLError, OmegaConfBaseException, AttributeError) as error:
+    except (OSError, UnicodeDecodeError, YAMLError, OmegaConfBaseException, AttributeError, TypeError) as error:
         raise ConfigError(
             MULTIRUN, folder / MULTIRUN, "is damaged; start the sweep again, its runs are kept"
         ) from error

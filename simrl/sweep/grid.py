@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,8 @@ from simrl.simulation import prepare
 
 KEYS = ("seeds", "run", "fail_fast", "shared", "blocks")
 RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)")
+MOST_POINTS = 1_000_000
+"""Points of a sweep: more would fill the memory before the first one runs."""
 BARE = re.compile(r"[A-Za-z0-9_./:+-]+")
 """Text that Hydra's override grammar takes without quotes."""
 SEED_INTERPOLATION = re.compile(r"\$\{[^}]*seed")
@@ -73,7 +76,9 @@ def load_sweep(path: str | Path) -> Sweep:
     try:
         content = OmegaConf.to_container(OmegaConf.load(path))
     except OSError as error:
-        raise ConfigError("sweep", file, f"cannot be read ({error.strerror})") from error
+        raise ConfigError("sweep", file, f"cannot be read ({error.strerror}); name a YAML file of blocks") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError("sweep", file, f"is no UTF-8 text (byte {error.start}); save it as UTF-8") from error
     except (YAMLError, OmegaConfBaseException) as error:
         first = " ".join(str(error).split())
         raise ConfigError("sweep", file, f"is no YAML ({first})") from error
@@ -94,14 +99,22 @@ def sweep_of(content: Any, file: str) -> Sweep:
     shared, blocks = content.get("shared") or {}, content.get("blocks")
     if not isinstance(blocks, dict) or not blocks:
         raise ConfigError(f"{file}: blocks", blocks, "must be a mapping of at least one block")
+    blocks = {name: {} if block is None else block for name, block in blocks.items()}  # nothing set: the defaults
     for name, block in {"shared": shared, **{f"blocks.{key}": value for key, value in blocks.items()}}.items():
         if not isinstance(block, dict):
             raise ConfigError(f"{file}: {name}", block, "must be a mapping of override key to value, list or range")
         for key in block:
-            if str(key).partition(".")[0] in OUTPUT_KEYS:
-                raise ConfigError(f"{file}: {name}.{key}", block[key], "is no run's own; state it for the whole sweep")
+            top = str(key).partition(".")[0]
+            if top in OUTPUT_KEYS:
+                whole = "state it for the whole sweep, at the top of the file"
+                mend = whole if top in KEYS else f"give it on the command line: {key}=..."
+                raise ConfigError(f"{file}: {name}.{key}", block[key], f"is no run's own; {mend}")
     seeds = seeds_of(content.get("seeds", 1), f"{file}: seeds")
-    return Sweep(file, seeds, shared, blocks, limits_of(content))
+    try:
+        limits = limits_of(content)
+    except ConfigError as error:
+        raise error.within(file) from error
+    return Sweep(file, seeds, shared, blocks, limits)
 
 
 def seeds_of(value: Any, key: str = "seeds") -> tuple[int, ...]:
@@ -111,10 +124,18 @@ def seeds_of(value: Any, key: str = "seeds") -> tuple[int, ...]:
         ConfigError: if it names none, or something else.
     """
     whole = isinstance(value, int) and not isinstance(value, bool)
+    if whole:
+        check_count(key, value, value)
     seeds = list(range(value)) if whole else values_of(key, value)
     if not seeds or any(not isinstance(seed, int) or isinstance(seed, bool) or seed < 0 for seed in seeds):
         raise ConfigError(key, value, "must be how many (1 or more), a list of seeds or a range first..last")
     return tuple(dict.fromkeys(seeds))
+
+
+def check_count(key: str, value: object, count: int) -> None:
+    """Raise ConfigError if *value* stands for more than MOST_POINTS of something, before any list of it is made."""
+    if count > MOST_POINTS:
+        raise ConfigError(key, value, f"stands for {count:,} points; a sweep takes {MOST_POINTS:,} at most")
 
 
 def values_of(key: str, value: Any) -> list[Any]:
@@ -135,6 +156,7 @@ def values_of(key: str, value: Any) -> list[Any]:
     first, last = map(int, match.groups())
     if last < first:
         raise ConfigError(key, value, f"falls; write {last}..{first}")
+    check_count(key, value, last - first + 1)
     return list(range(first, last + 1))
 
 
@@ -169,6 +191,7 @@ def expand(sweep: Sweep) -> list[Point]:
         ConfigError: for a value that is none, one line that names file, key, value and mend.
     """
     points: list[Point] = []
+    total = 0
     for name, block in sweep.blocks.items():
         grid = {**sweep.shared, **block}
         grid.setdefault("seed", list(sweep.seeds))
@@ -176,6 +199,8 @@ def expand(sweep: Sweep) -> list[Point]:
         for key, value in grid.items():
             where = f"{sweep.file}: blocks.{name}.{key}" if key in block else f"{sweep.file}: shared.{key}"
             axes.append([f"{key}={override_text(single)}" for single in values_of(where, value)])
+        total += prod(map(len, axes))
+        check_count(f"{sweep.file}: blocks", name, total)
         points += [Point(name, overrides) for overrides in product(*axes)]
     return list(dict.fromkeys(points))
 

@@ -24,6 +24,7 @@ from yaml import YAMLError, safe_load  # type: ignore[import-untyped]
 
 from simrl.config import ConfigError
 from simrl.limits import FIELDS
+from simrl.output_folder import output_folder
 from simrl.progress import say
 from simrl.run import NOT_STARTED, Outcome
 from simrl.sweep.grid import Point, Sweep, expand, force, load_sweep, seeds_of
@@ -70,8 +71,11 @@ def parse(arguments: Sequence[str]) -> Request:
         raise ConfigError("workers", workers, "must be 1 or more")
     if not isinstance(resume, bool):
         raise ConfigError("resume", resume, "must be true or false")
-    output_dir = Path(str(given.pop("output_dir", "outputs")))
-    backend, ray_address = str(given.pop("backend", "processes")), str(given.pop("ray.address", "local"))
+    output_dir = output_folder("output_dir", given.pop("output_dir", "outputs"))
+    backend = str(given.pop("backend", "processes"))
+    if "ray.address" in given and backend != "ray":
+        raise ConfigError("ray.address", given["ray.address"], "needs backend=ray; say that as well")
+    ray_address = str(given.pop("ray.address", "local"))
     limits = {field: given.pop(key) for key, field in FIELDS.items() if key in given}
     return Request(seeds, output_dir, workers, resume, limits, backend, ray_address, given)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SWEEP_TABLE, SEEDS_TABLE, SWEEP_FIGURE = "sweep.parquet", "seeds.parquet", "throughput.png"
 ALWAYS = (*UNITS, *GROUPS, "upstream_knob", *RUN_KEYS)
 """Columns of a run's row that are always kept; of the dotted configuration keys only what was set."""
-MOST_BARS = 200
+MOST_BARS = 100
 """More configurations than this are no picture."""
 
 
