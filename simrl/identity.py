@@ -22,6 +22,7 @@ READERS = (
     "limits.py",
     "lock.py",
     "mechanism_table.py",
+    "output_folder.py",
     "plots",
     "progress.py",
     "report.py",
