@@ -11,7 +11,7 @@ from matplotlib.patches import Patch
 
 from simrl.plots import layout, style
 from simrl.plots.selection import over_seeds, point_text, scans, seeds_text, setting_text, some
-from simrl.plots.throughput import interval_entry
+from simrl.plots.throughput import HALO, interval_entry
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -155,7 +155,9 @@ def _longest(axis: Axes, shares: pd.DataFrame) -> None:
                 low = min(bar["longest_ci95"], bar["longest"])
                 high = min(bar["longest_ci95"], 1 - bar["longest"])
                 cap: dict[str, Any] = {"elinewidth": 1.0, "capsize": 2, "capthick": 1.0, "zorder": 4}
-                axis.errorbar(x, 100 * bar["longest"], [[100 * low], [100 * high]], color=style.MUTED, **cap)
+                interval = axis.errorbar(x, 100 * bar["longest"], [[100 * low], [100 * high]], color=style.INK, **cap)
+                for part in interval.get_children():
+                    part.set_path_effects([HALO])
             axis.hlines(100 * bar["overall"], x - 0.4, x + 0.4, color="black", linewidth=2.6, zorder=5)
             axis.hlines(100 * bar["overall"], x - 0.44, x + 0.44, color="white", linewidth=4.6, zorder=4.5)
             ticks.append(x)
