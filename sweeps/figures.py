@@ -60,14 +60,17 @@ def draw_figures(tables: ArticleTables, folder: Path, workers: int) -> Drawn:
     drawn: dict[str, str | None] = _drawn_before(target)
     order: list[str] = list(drawn)
     if not _all_there(target, drawn, digest):
-        from simrl.plots.article import FIGURES  # noqa: PLC0415 - loads matplotlib and seaborn, two seconds
-
-        order = list(FIGURES)
-        wanted = [name for name in order if not _there(target, name, drawn.get(name), digest)]
         target.mkdir(parents=True, exist_ok=True)
-        progress = Progress("figures", len(wanted))
-        drawn = {name: drawn.get(name) for name in order}
-        with ProcessPoolExecutor(min(workers, len(wanted)), mp_context=get_context("spawn")) as pool:
+        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+            for _ in range(workers):
+                pool.submit(load)  # while this process does the same
+            load()
+            from simrl.plots.article import FIGURES  # noqa: PLC0415
+
+            order = list(FIGURES)
+            wanted = [name for name in order if not _there(target, name, drawn.get(name), digest)]
+            progress = Progress("figures", len(wanted))
+            drawn = {name: drawn.get(name) for name in order}
             jobs = {pool.submit(draw, name, folder, tables.runs): name for name in wanted}
             for job in as_completed(jobs):
                 name = jobs[job]
@@ -106,6 +109,11 @@ def _all_there(target: Path, drawn: Mapping[str, str | None], digest: str) -> bo
 def _tables(folder: Path, runs: Path) -> ArticleTables:
     """Read the tables once per worker."""
     return ArticleTables(pd.read_parquet(folder / SWEEP), pd.read_parquet(folder / LEVELS), runs)
+
+
+def load() -> None:
+    """Load what drawing needs: matplotlib and seaborn take two seconds."""
+    import simrl.plots.article  # noqa: F401, PLC0415
 
 
 def draw(name: str, folder: Path, runs: Path) -> bool:

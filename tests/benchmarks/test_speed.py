@@ -37,10 +37,10 @@ def say(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
     return line
 
 
-def measured(config: SimulationConfig, name: str, say: Callable[[str], None]) -> tuple[float, int]:
-    """Simulate three times (once if large); say and return the least CPU seconds, and the trajectories."""
+def measured(config: SimulationConfig, name: str, say: Callable[[str], None], times: int = 3) -> tuple[float, int]:
+    """Simulate *times* times; say and return the least CPU seconds, and the trajectories."""
     least = float("inf")
-    for _ in range(3 if config.versions <= 10 else 1):
+    for _ in range(times):
         started = time.process_time()
         records = simulate(config)
         least = min(least, time.process_time() - started)
@@ -76,11 +76,16 @@ def test_heavy_preemption(configure: Callable[..., SimulationConfig], say: Calla
 
 
 def test_cost_per_trajectory_is_flat(configure: Callable[..., SimulationConfig], say: Callable[[str], None]) -> None:
-    """128,000 trajectories on 64 instances cost at most 1.3 times the default run's CPU a trajectory."""
+    """128,000 trajectories on 64 instances cost at most 1.3 times the default run's CPU a trajectory, in the mean."""
     base = configure()
-    small_s, small = measured(base, "default run", say)
-    large_s, count = measured(large(base), "128,000 trajectories on 64 instances", say)
-    assert large_s / count <= 1.3 * small_s / small
+    small_s, large_s = [], []
+    for _ in range(2):  # in turns, since a machine's speed drifts
+        for _ in range(10):
+            seconds, small = measured(base, "default run", say, times=1)
+            small_s.append(seconds / small)
+        seconds, count = measured(large(base), "128,000 trajectories on 64 instances", say, times=1)
+        large_s.append(seconds / count)
+    assert sum(large_s) / len(large_s) <= 1.3 * sum(small_s) / len(small_s)
 
 
 def test_peak_memory(say: Callable[[str], None]) -> None:
