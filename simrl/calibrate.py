@@ -22,6 +22,7 @@ from simrl.config import ConfigError
 from simrl.ending import BAD_INPUT, FAILED, INTERRUPTED, TERMINATED, Terminated
 from simrl.output_folder import output_folder
 from simrl.progress import say, tell
+from simrl.results import whole_file
 from simrl.rollout.compilation import compile_engine
 from simrl.sweep.job import cores
 
@@ -40,12 +41,10 @@ def calibrate(spec_file: Path, output: Path, workers: int) -> str:
         compile_engine(say)
         fitted = fit(model, say)
     text = report(fitted)
-    output.mkdir(parents=True, exist_ok=True)
     contents = {"report.md": text, "values.json": json.dumps(fitted.values, indent=2) + "\n"}
     for name, content in contents.items():
-        aside = output / f".{name}.part"
-        aside.write_text(content)
-        aside.replace(output / name)
+        with whole_file(output / name) as aside:
+            aside.write_text(content)
     return text
 
 

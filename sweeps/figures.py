@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import pandas as pd
 
 from simrl.plots.tables import ArticleTables
 from simrl.progress import Progress, say
+from simrl.results import whole_file
 from sweeps.collection import LEVELS, SWEEP
 
 DIGEST = ".drawn.json"
@@ -81,9 +81,8 @@ def draw_figures(tables: ArticleTables, folder: Path, workers: int) -> Drawn:
                     say(f"figure {name} failed: {type(error).__name__}: {error}")
                 progress.step(failed=drawn[name] is None)
         progress.end()
-        aside = target / f"{DIGEST}.{os.getpid()}"
-        aside.write_text(json.dumps(drawn, indent=1))
-        aside.replace(target / DIGEST)
+        with whole_file(target / DIGEST) as aside:
+            aside.write_text(json.dumps(drawn, indent=1))
     figures = {name: target / f"{name}.png" for name in order if drawn[name] == digest}
     return Drawn(figures, [name for name in order if drawn[name] is None])
 

@@ -15,6 +15,7 @@ from typing import Any
 import pandas as pd
 
 from simrl.plots.style import DPI
+from simrl.results import whole_file
 from sweeps.comparison import FRACTIONS, fitted_on, tally, throughput_errors
 from sweeps.markdown import html_of
 
@@ -347,6 +348,5 @@ def page_html(content: Content) -> str:
 
 def write_page(content: Content, path: Path) -> None:
     """Write the page, whole or not at all."""
-    aside = path.with_name(f".{path.name}.part")
-    aside.write_text(page_html(content), encoding="utf-8")
-    aside.replace(path)
+    with whole_file(path) as aside:
+        aside.write_text(page_html(content), encoding="utf-8")

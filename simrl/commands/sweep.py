@@ -12,6 +12,7 @@ from simrl.ending import FAILED, ended
 from simrl.run import NOT_STARTED
 from simrl.sweep.request import KEYS, Carried, carry_out, parse
 from simrl.sweep.table import SEEDS_TABLE, SWEEP_FIGURE, SWEEP_TABLE, collect_folder
+from simrl.text_table import text_table
 
 STATES = ("ok", "cached", "failed", NOT_STARTED)
 
@@ -44,18 +45,9 @@ def _sweep(options: argparse.Namespace) -> int:
 
 
 def _as_text(carried: Carried, folder: Path) -> str:
-    rows: list[tuple[str, ...]] = [("block", *STATES)]
-    for block in carried.sweep.blocks:
-        counts = carried.states(block)
-        rows.append((block, *(str(counts[state]) for state in STATES)))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join(
-            [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
-        )
-        for row in rows
-    ]
-    return "\n".join([*lines, "", f"{folder}/: {_made(folder)}"])
+    counts = {block: carried.states(block) for block in carried.sweep.blocks}
+    rows = [[block, *(str(of[state]) for state in STATES)] for block, of in counts.items()]
+    return f"{text_table(['block', *STATES], rows)}\n\n{folder}/: {_made(folder)}"
 
 
 def _document(carried: Carried, folder: Path) -> dict[str, Any]:

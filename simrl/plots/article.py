@@ -13,16 +13,13 @@ from simrl.plots.lengths import load_lengths, slow_batches
 from simrl.plots.mechanisms import MECHANISM_FIGURES
 from simrl.plots.pareto import pareto
 from simrl.plots.preemption import preemption
-from simrl.plots.selection import NothingToDrawError
 from simrl.plots.staleness_bounds import verl_wait_slow_batches
-from simrl.plots.style import save
 from simrl.plots.timeline import timeline
 from simrl.plots.trl_against_verl import trl_against_verl
 from simrl.plots.under_cap import under_cap, under_cap_with_new
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable
 
     from matplotlib.figure import Figure
 
@@ -46,39 +43,4 @@ FIGURES: dict[str, Callable[[ArticleTables], Figure]] = {
     "pareto": pareto,
 }
 """In the article's order. A figure whose runs the tables lack raises
-:class:`~simrl.plots.selection.NothingToDrawError`; :func:`figures` leaves it out."""
-
-
-def figures(tables: ArticleTables) -> Iterator[tuple[str, Figure]]:
-    """Draw all figures the tables have runs for.
-
-    Args:
-        tables: The article's tables.
-
-    Yields:
-        Name and figure.
-    """
-    for name, draw in FIGURES.items():
-        try:
-            figure = draw(tables)
-        except NothingToDrawError:
-            continue
-        yield name, figure
-
-
-def save_figures(tables: ArticleTables, folder: Path) -> list[Path]:
-    """Draw all figures and write each as PNG and SVG.
-
-    Args:
-        tables: The article's tables.
-        folder: Where to.
-
-    Returns:
-        The PNG files.
-    """
-    paths = []
-    for name, figure in figures(tables):
-        path = folder / f"{name}.png"
-        save(figure, path, svg=True)
-        paths.append(path)
-    return paths
+:class:`~simrl.plots.selection.NothingToDrawError`."""

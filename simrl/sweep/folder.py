@@ -20,7 +20,7 @@ from yaml import YAMLError, safe_load  # type: ignore[import-untyped]
 from simrl.compose import compose_point, config_folder, points_of, typed
 from simrl.config import ConfigError
 from simrl.identity import run_id
-from simrl.results import STATUS
+from simrl.results import STATUS, whole_file
 from simrl.sweep.grid import Point
 
 RUNS = "runs.json"
@@ -67,7 +67,6 @@ def write_runs(folder: Path, output_dir: Path, points: Sequence[Point], run_ids:
         points: the sweep's points.
         run_ids: the run of each point.
     """
-    folder.mkdir(parents=True, exist_ok=True)
     content = {
         "output_dir": os.path.relpath(output_dir.resolve(), folder.resolve()),
         "points": [
@@ -75,9 +74,8 @@ def write_runs(folder: Path, output_dir: Path, points: Sequence[Point], run_ids:
             for point, name in zip(points, run_ids, strict=True)
         ],
     }
-    aside = folder / f".{RUNS}.{os.getpid()}"
-    aside.write_text(json.dumps(content, indent=1) + "\n")
-    aside.replace(folder / RUNS)
+    with whole_file(folder / RUNS) as aside:
+        aside.write_text(json.dumps(content, indent=1) + "\n")
 
 
 def read_folder(path: str | Path, key: str = "DIR") -> SweepFolder:

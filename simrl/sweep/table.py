@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from simrl.compose import GROUPS, RUN_KEYS
 from simrl.metrics import UNITS
 from simrl.progress import say
-from simrl.results import BATCHES, SUMMARY, is_ok, write_parquet
+from simrl.results import BATCHES, SUMMARY, is_ok, whole_file, write_parquet
 from simrl.sweep.folder import PlannedRun, SweepFolder, read_folder
 
 if TYPE_CHECKING:
@@ -169,9 +169,8 @@ def collect_folder(folder: Path) -> Collected | None:
 
 
 def _write(content: pa.Table, path: Path) -> None:
-    aside = path.with_name(path.name + ".part")
-    write_parquet(content, aside)
-    aside.replace(path)
+    with whole_file(path) as aside:
+        write_parquet(content, aside)
 
 
 def levels_of(sweeps: Sequence[SweepFolder], run_ids: Sequence[str]) -> pd.DataFrame:
