@@ -56,7 +56,7 @@ ERROR_BAR = Path(
 )
 """Marker of the legend that looks like an error bar."""
 
-HALO = withStroke(linewidth=3.4, foreground="white")
+HALO = withStroke(linewidth=2.4, foreground="white")
 """Around error bars, which stand on dark layers and hatches."""
 
 
