@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from tempfile import mkdtemp
@@ -31,6 +32,8 @@ from simrl.plots.timeline import timeline, totals
 from simrl.plots.trl_against_verl import capped_runs
 from simrl.plots.under_cap import best_under_cap
 from simrl.results import flat
+from sweeps import figures
+from sweeps.collection import LEVELS, SWEEP
 from tests.conftest import compose_config
 
 if TYPE_CHECKING:
@@ -220,12 +223,31 @@ def test_missing_frameworks_are_left_out() -> None:
             article.FIGURES[name](narrow)
 
 
+class OneThread(ThreadPoolExecutor):
+    """A pool of this very process, where a test's list of figures holds."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        super().__init__(1)
+
+
 def test_figures_leave_out_what_has_no_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The list of figures is saved as far as there are runs, as PNG and SVG."""
-    wanted = {name: article.FIGURES[name] for name in ("preemption", "throughput_deadline")}
-    monkeypatch.setattr(article, "FIGURES", wanted)
-    assert article.save_figures(tables(), tmp_path) == [tmp_path / "preemption.png"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["preemption.png", "preemption.svg"]
+    """A figure is saved as PNG and SVG if it has runs; one without runs, or that fails, costs no other."""
+
+    def broken(_: ArticleTables) -> Figure:
+        raise KeyError("waste")
+
+    wanted = {name: article.FIGURES[name] for name in ("throughput_deadline", "preemption")}
+    monkeypatch.setattr(article, "FIGURES", {**wanted, "broken": broken})
+    monkeypatch.setattr(figures, "ProcessPoolExecutor", OneThread)
+    kept = ArticleTables(tables().summary.assign(block="scan"), tables().levels, tables().runs)
+    kept.summary.to_parquet(tmp_path / SWEEP)
+    kept.levels.to_parquet(tmp_path / LEVELS)
+    target = tmp_path / "figures"
+    drawn = figures.draw_figures(kept, tmp_path, workers=1)
+    assert drawn.figures == {"preemption": target / "preemption.png"}
+    assert drawn.failed == ["broken"]
+    pictures = {path.name for path in target.iterdir()} - {figures.DIGEST}
+    assert pictures == {"preemption.png", "preemption.svg"}
 
 
 def test_one_seed_has_no_intervals() -> None:
