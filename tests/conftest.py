@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from functools import cache
 
@@ -10,6 +11,9 @@ from hydra import initialize_config_dir
 
 from simrl.compose import compose_point, config_folder, typed
 from simrl.config import SimulationConfig
+
+# tests that run in a shell's background would hand a Ctrl-C that is ignored on to the commands they start
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @cache

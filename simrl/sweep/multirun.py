@@ -16,6 +16,7 @@ from simrl.compose import points_of
 from simrl.progress import say
 from simrl.results import read_status
 from simrl.rollout.compilation import compile_engine
+from simrl.sweep.composition import share_compositions
 from simrl.sweep.table import collect_folder
 
 
@@ -68,13 +69,17 @@ class SweepReport(Callback):
     """For whoever must finish the sweep or clear up if the launcher fails."""
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:  # noqa: ARG002
-        """Compile once, here, so that workers load the machine code; forget an earlier sweep in the same folder."""
+        """Compile once, here, so that workers load the machine code; forget an earlier sweep in the same folder.
+
+        From here on Hydra composes this sweep's jobs from shared compositions.
+        """
         folder = Path(config.hydra.sweep.dir)
         points = points_of(list(config.hydra.overrides.task))
         SweepReport.started = Started(config, points)
         for mark in (stop_mark(folder), *(link for link in folder.glob("[0-9]*") if link.is_symlink())):
             mark.unlink(missing_ok=True)
         compile_engine(say)
+        share_compositions()
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:  # noqa: ARG002
         """Collect and draw; leave with exit code 1 if a run failed."""
