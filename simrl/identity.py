@@ -26,6 +26,7 @@ READERS = (
     "plots",
     "progress.py",
     "report.py",
+    "rollout/compilation.py",
     "rollout/observed.py",
     "sweep",
     "text_table.py",

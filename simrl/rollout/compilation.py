@@ -18,7 +18,9 @@ from simrl.rollout import scheduler, stretch
 from simrl.rollout.compiled import CACHE_FOLDER
 from simrl.rollout.engine import Engine, EngineOptions, build_state
 
-PARTS = ("time", "requests")
+PARTS = ("stretch", "iteration")
+"""Of about the same length. What one needs late, the other has put into the cache by then; if not, it is compiled twice
+and the same."""
 LONG_S = 2.0
 """What takes longer is told."""
 WHOLE = Path(CACHE_FOLDER) / "whole"
@@ -28,10 +30,16 @@ WHOLE = Path(CACHE_FOLDER) / "whole"
 def calls_of(part: str) -> list[tuple[Any, tuple[Any, ...]]]:
     """Return the functions of one of :data:`PARTS` and the types they are called with."""
     state: Any = typeof(build_state(EngineOptions(blocks=64)))  # type: ignore[no-untyped-call]
-    if part == "time":
-        return [(stretch.save_and_advance, (state, state, boolean))]
+    if part == "stretch":
+        return [
+            (stretch.decode_stretch, (state, int64)),
+            (stretch.save, (state, state)),
+            (scheduler.submit, (state, *[int64] * 6)),
+            (stretch.save_and_advance, (state, state, boolean)),
+        ]
     return [
-        (scheduler.submit, (state, *[int64] * 6)),
+        (stretch.begin_iteration, (state,)),
+        (stretch.end_iteration, (state,)),
         (scheduler.abort, (state, int64)),
         (scheduler.resubmit_all, (state,)),
         (scheduler.reset_running, (state,)),
