@@ -78,8 +78,9 @@ def evict(state: EngineState, block: int) -> None:
 
 
 @compiled
-def enqueue_between(state: EngineState, block: int, before: int, after: int) -> None:
-    """Link *block* into the free queue between two neighbours."""
+def enqueue_after(state: EngineState, block: int, before: int) -> None:
+    """Link *block* into the free queue behind *before* (0: the queue's two ends)."""
+    after = state.queue_next[before]
     state.queue_next[before] = block
     state.queue_previous[block] = before
     state.queue_next[block] = after
@@ -172,10 +173,10 @@ def release_blocks(state: EngineState, slot: int) -> None:
             continue
         engine.free_blocks += 1
         if state.block_hash[block] == NO_HASH and engine.append_freed == 0:
-            enqueue_between(state, block, front, state.queue_next[front])
+            enqueue_after(state, block, front)
             front = block
         else:
-            enqueue_between(state, block, state.queue_previous[0], 0)
+            enqueue_after(state, block, state.queue_previous[0])
     request.blocks = 0
 
 

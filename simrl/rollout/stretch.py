@@ -354,5 +354,5 @@ def save_and_advance(state: EngineState, copy: EngineState, single: bool) -> tup
     One call, since handing two states to compiled code costs as much as a short stretch.
     """
     save(state, copy)
-    outcome = advance(state, NEVER_NS, single)
+    outcome = advance(state, np.int64(NEVER_NS), single)  # as a constant it would be a type, and advance() two
     return outcome, state.engine[0].end_ns
