@@ -53,7 +53,8 @@ def test_a_thousand_default_runs(tmp_path: Path, way: str) -> None:
     wall_s, cpu_s, peak_mb = measured(tmp_path, *(multirun if way == "-m" else ("sweep", "big.yaml")))
     collect_s, _, _ = measured(tmp_path, "collect", "outputs/sweeps/big")
     print(  # noqa: T201
-        f"\n1,000 runs ({way}): {cpu_s / 1000:.3f} s of CPU a run, {wall_s:.0f} s, {peak_mb:.0f} MB; collect {collect_s:.1f} s"
+        f"\n1,000 runs ({way}): {cpu_s / 1000:.3f} s of CPU a run, {wall_s:.0f} s, {peak_mb:.0f} MB; "
+        f"collect {collect_s:.1f} s"
     )
     assert cpu_s / 1000 <= 0.35
     assert peak_mb < 700
