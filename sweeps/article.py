@@ -31,7 +31,7 @@ def reproduce(request: Request) -> int:
     from sweeps.comparison import compare  # noqa: PLC0415
     from sweeps.conclusions import conclusions_table, paired_table  # noqa: PLC0415
     from sweeps.digest import summary_text  # noqa: PLC0415
-    from sweeps.figures import draw_figures  # noqa: PLC0415
+    from sweeps.figures import draw_figures, drawing  # noqa: PLC0415
     from sweeps.loads import loads_of  # noqa: PLC0415
     from sweeps.page import Content, write_page  # noqa: PLC0415
     from sweeps.published import read_published  # noqa: PLC0415
@@ -40,14 +40,16 @@ def reproduce(request: Request) -> int:
     if not carried.any_ok:
         return FAILED
     folder = request.output_dir / "sweeps" / "article"
-    tables = article_tables(carried.points, carried.outcomes, folder, request.output_dir / "runs")
-    loads = loads_of(tables)
-    changed = [f"{key}={value}" for key, value in request.settings.items()]
-    comparison = compare(read_published(), loads, changed)
-    conclusions, paired = conclusions_table(loads), paired_table(loads)
-    for name, table in (("comparison", comparison), ("conclusions", conclusions), ("paired", paired)):
-        table.to_csv(folder / f"{name}.csv", index=False, float_format="%.6g")
-    drawn = draw_figures(tables, folder, request.workers or cores())
+    new = any(not outcome.cached for outcome in carried.outcomes)
+    with drawing(request.workers or cores(), ahead=new) as pool:
+        tables = article_tables(carried.points, carried.outcomes, folder, request.output_dir / "runs")
+        loads = loads_of(tables)
+        changed = [f"{key}={value}" for key, value in request.settings.items()]
+        comparison = compare(read_published(), loads, changed)
+        conclusions, paired = conclusions_table(loads), paired_table(loads)
+        for name, table in (("comparison", comparison), ("conclusions", conclusions), ("paired", paired)):
+            table.to_csv(folder / f"{name}.csv", index=False, float_format="%.6g")
+        drawn = draw_figures(tables, folder, pool)
     seeds = [load.seed for load in loads]
     content = Content(comparison, conclusions, paired, drawn.figures, seeds, len(tables.summary), changed)
     write_page(content, folder / "report.html")

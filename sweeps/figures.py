@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
@@ -47,13 +48,22 @@ class Drawn:
     """Figures that could not be drawn."""
 
 
-def draw_figures(tables: ArticleTables, folder: Path, workers: int) -> Drawn:
+@contextmanager
+def drawing(workers: int, *, ahead: bool) -> Iterator[ProcessPoolExecutor]:
+    """Give processes to draw in; *ahead*: they start and load at once, while this process does other things."""
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        for _ in range(workers if ahead else 0):
+            pool.submit(names)
+        yield pool
+
+
+def draw_figures(tables: ArticleTables, folder: Path, pool: Executor) -> Drawn:
     """Draw every figure the tables have runs for as PNG and SVG.
 
     Args:
         tables: the sweep's tables, as *folder* holds them.
         folder: the sweep's folder; figures go to its figures/.
-        workers: processes.
+        pool: where to draw, see :func:`drawing`; idle if everything is there.
     """
     target = folder / "figures"
     digest = inputs_digest(tables)
@@ -61,25 +71,19 @@ def draw_figures(tables: ArticleTables, folder: Path, workers: int) -> Drawn:
     order: list[str] = list(drawn)
     if not _all_there(target, drawn, digest):
         target.mkdir(parents=True, exist_ok=True)
-        with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-            for _ in range(workers):
-                pool.submit(load)  # while this process does the same
-            load()
-            from simrl.plots.article import FIGURES  # noqa: PLC0415
-
-            order = list(FIGURES)
-            wanted = [name for name in order if not _there(target, name, drawn.get(name), digest)]
-            progress = Progress("figures", len(wanted))
-            drawn = {name: drawn.get(name) for name in order}
-            jobs = {pool.submit(draw, name, folder, tables.runs): name for name in wanted}
-            for job in as_completed(jobs):
-                name = jobs[job]
-                try:
-                    drawn[name] = digest if job.result() else f"nothing {digest}"
-                except Exception as error:  # a figure's trouble must not cost the tables
-                    drawn[name] = None
-                    say(f"figure {name} failed: {type(error).__name__}: {error}")
-                progress.step(failed=drawn[name] is None)
+        order = pool.submit(names).result()
+        wanted = [name for name in order if not _there(target, name, drawn.get(name), digest)]
+        progress = Progress("figures", len(wanted))
+        drawn = {name: drawn.get(name) for name in order}
+        jobs = {pool.submit(draw, name, folder, tables.runs): name for name in wanted}
+        for job in as_completed(jobs):
+            name = jobs[job]
+            try:
+                drawn[name] = digest if job.result() else f"nothing {digest}"
+            except Exception as error:  # a figure's trouble must not cost the tables
+                drawn[name] = None
+                say(f"figure {name} failed: {type(error).__name__}: {error}")
+            progress.step(failed=drawn[name] is None)
         progress.end()
         with whole_file(target / DIGEST) as aside:
             aside.write_text(json.dumps(drawn, indent=1))
@@ -110,9 +114,11 @@ def _tables(folder: Path, runs: Path) -> ArticleTables:
     return ArticleTables(pd.read_parquet(folder / SWEEP), pd.read_parquet(folder / LEVELS), runs)
 
 
-def load() -> None:
-    """Load what drawing needs: matplotlib and seaborn take two seconds."""
-    import simrl.plots.article  # noqa: F401, PLC0415
+def names() -> list[str]:
+    """Return all figures, in the article's order. In a worker: loading matplotlib and seaborn takes two seconds."""
+    from simrl.plots.article import FIGURES  # noqa: PLC0415
+
+    return list(FIGURES)
 
 
 def draw(name: str, folder: Path, runs: Path) -> bool:

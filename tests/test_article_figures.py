@@ -223,13 +223,6 @@ def test_missing_frameworks_are_left_out() -> None:
             article.FIGURES[name](narrow)
 
 
-class OneThread(ThreadPoolExecutor):
-    """A pool of this very process, where a test's list of figures holds."""
-
-    def __init__(self, *_: object, **__: object) -> None:
-        super().__init__(1)
-
-
 def test_figures_leave_out_what_has_no_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A figure is saved as PNG and SVG if it has runs; one without runs, or that fails, costs no other."""
 
@@ -238,12 +231,12 @@ def test_figures_leave_out_what_has_no_runs(monkeypatch: pytest.MonkeyPatch, tmp
 
     wanted = {name: article.FIGURES[name] for name in ("throughput_deadline", "preemption")}
     monkeypatch.setattr(article, "FIGURES", {**wanted, "broken": broken})
-    monkeypatch.setattr(figures, "ProcessPoolExecutor", OneThread)
     kept = ArticleTables(tables().summary.assign(block="scan"), tables().levels, tables().runs)
     kept.summary.to_parquet(tmp_path / SWEEP)
     kept.levels.to_parquet(tmp_path / LEVELS)
     target = tmp_path / "figures"
-    drawn = figures.draw_figures(kept, tmp_path, workers=1)
+    with ThreadPoolExecutor(1) as pool:  # of this very process, where this list of figures holds
+        drawn = figures.draw_figures(kept, tmp_path, pool)
     assert drawn.figures == {"preemption": target / "preemption.png"}
     assert drawn.failed == ["broken"]
     pictures = {path.name for path in target.iterdir()} - {figures.DIGEST}
