@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -205,6 +206,14 @@ def test_tidy(name: str) -> None:
     assert_tidy(figure)
     assert all(text.get_text() for text in figure.texts[:2])
     assert all(axis.get_ylabel() or axis.get_title("left") for axis in figure.axes)
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_thousands_are_apart(name: str) -> None:
+    """No number of a figure, at an axis or elsewhere, has four figures in a row."""
+    figure = figure_of(name)
+    figure.draw(style.renderer_of(figure))
+    assert [text.get_text() for text in texts_of(figure) if re.search(r"\d{4}", text.get_text())] == []
 
 
 def test_missing_frameworks_are_left_out() -> None:

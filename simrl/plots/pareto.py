@@ -96,7 +96,6 @@ def pareto(tables: ArticleTables) -> Figure:
             "largest staleness trained on" + (", over all loads" if table["n"].max() > 1 else "") + " (versions)"
         )
         axis.set_xticks(range(most + 1))
-        axis.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         front: dict[str, Any] = {"color": style.ALARM, "linewidth": 1.6}
         marks: dict[str, Any] = {"color": style.MUTED, "linestyle": "none", "marker": "o", "markersize": 6}
         kinds = [
@@ -125,6 +124,6 @@ def _front(axis: Axes, front: pd.DataFrame, most: int) -> None:
     for _, point in front.iterrows():
         label = style.look_of(point["framework"]).label.replace("NeMo-RL ", "NeMo-RL\n")
         more = f"η = {point['eta']}" + (f", W = {point['warmup']:.0f}" if pd.notna(point["warmup"]) else "")
-        words = f"{label}\n{more}\n{point['mean']:,.0f}"
+        words = f"{label}\n{more}\n{style.number(point['mean'])}"
         place: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "va": "bottom", "fontsize": 8}
         axis.annotate(words, (point["max_staleness"], point["mean"]), (0, 8), color=style.ALARM, zorder=6, **place)

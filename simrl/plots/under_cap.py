@@ -108,14 +108,13 @@ def _draw(summary: pd.DataFrame, frameworks: Sequence[str], title: str, highligh
             faint = bool(highlighted) and name not in highlighted
             _line(axis, line, name, filled=bool(strict[name]), weight=1.0 if faint else 3.0 if highlighted else 1.6)
             last = line.iloc[-1]
-            spread = f" ± {last['ci95']:.0f}" if pd.notna(last["ci95"]) else ""
+            spread = f" ± {style.number(last['ci95'])}" if pd.notna(last["ci95"]) else ""
             ends.append(_End(name, float(last["x"]), float(last["mean"]), spread, faint, bool(strict[name])))
         axis.set(xlim=(CAPS[0] - 0.5, CAPS[-1] + 0.5), xlabel="cap on the actual largest staleness (versions)")
         axis.set_ylabel("best effective throughput (token/s)")
         low, high = float(table["mean"].min()), float(table["mean"].max())
         axis.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
         axis.set_xticks(list(CAPS))
-        axis.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         _names(axis, ends)
         marks: dict[str, Any] = {"color": style.MUTED, "linestyle": "none", "marker": "o", "markersize": 7}
         handles = [
@@ -165,7 +164,7 @@ def _names(axis: Axes, ends: list[_End]) -> None:
         marker["markerfacecolor"] = look.colour if end.strict else "white"
         axis.plot(x[-1] + 0.09 * per_in, place, clip_on=False, **marker)
         weight = "normal" if end.faint else "bold"
-        label = f"{look.label}  {end.value:,.0f}{end.spread}"
+        label = f"{look.label}  {style.number(end.value)}{end.spread}"
         axis.annotate(
             label,
             (x[-1] + 0.2 * per_in, place),
