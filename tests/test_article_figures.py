@@ -7,6 +7,7 @@ import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,7 @@ from simrl.plots.staleness_bounds import bounds_table
 from simrl.plots.tables import ArticleTables
 from simrl.plots.timeline import timeline, totals
 from simrl.plots.trl_against_verl import capped_runs
-from simrl.plots.under_cap import best_under_cap
+from simrl.plots.under_cap import best_under_cap, lanes
 from simrl.results import flat
 from sweeps import figures
 from sweeps.collection import LEVELS, SWEEP
@@ -492,6 +493,25 @@ def test_best_under_cap() -> None:
     lucky.loc[(lucky["framework"] == "areal") & (lucky["eta"] == 1) & (lucky["seed"] == 0), "max_staleness"] = 2
     assert sorted(best_under_cap(lucky, ["areal"])["cap"]) == [3, 4, 5]
     assert all(table[name].is_monotonic_increasing for name in style.ARTICLE_FRAMEWORKS)
+
+
+def test_equals_under_a_cap_hide_nobody() -> None:
+    """Lines that meet have lanes of their own, the others the middle; no two marks of the figure overlap."""
+    values = {"areal": [5.0, 9.0], "openrlhf": [5.1, 7.0], "slime": [1.0, 7.1], "trl": [1.1, 9.1], "roll": [3.0, 3.0]}
+    rows = [(name, cap, mean) for name, means in values.items() for cap, mean in enumerate(means, start=1)]
+    taken = lanes(pd.DataFrame(rows, columns=["framework", "cap", "mean"]), 0.5)
+    assert taken == {"areal": 0, "openrlhf": 1, "slime": 0, "trl": 1, "roll": 0}
+    equal = tables().summary.copy()
+    alike = ["areal", "openrlhf", "nemo_ready_first", "slime", "verl_drop", "verl_wait"]
+    equal.loc[equal["framework"].isin(alike), "effective_throughput"] = 2000.0
+    for name in ("under_cap", "under_cap_with_new"):
+        figure = article.FIGURES[name](ArticleTables(equal, tables().levels, tables().runs))
+        (axis,) = figure.axes
+        lines = [line for line in axis.lines if line.get_label()[1:] in style.LOOKS]
+        assert {line.get_label()[1:] for line in lines} > set(alike)
+        marks = [place for line in lines for place in axis.transData.transform(line.get_xydata())]
+        apart_px = 8.0 * figure.dpi / 72  # a mark is 7 to 8 pt wide
+        assert all(np.hypot(*(one - other)) > apart_px for one, other in combinations(marks, 2))
 
 
 def test_lines_are_named_in_order_of_value() -> None:
