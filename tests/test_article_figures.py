@@ -23,7 +23,7 @@ from simrl.compose import plain
 from simrl.plots import article, layout, style
 from simrl.plots.bar_table import bar_table, t_interval
 from simrl.plots.batch_staleness import batch_staleness
-from simrl.plots.control_table import cells_of, draw_table, rule_words
+from simrl.plots.control_table import IS, cells_of, draw_table, rule_words
 from simrl.plots.drop_against_wait import best_by_staleness
 from simrl.plots.length_bias import dropped_shares
 from simrl.plots.pareto import configurations, on_front
@@ -376,12 +376,13 @@ def test_control_table_tells_rules_in_words() -> None:
     """Cells come from the configurations' own metadata, in the article's form."""
     assert rule_words("never") == "-"
     assert rule_words("version_quota(ahead = eta, give_back = True); upstream: x(y = 1)") == (
-        "version quota: ahead = η, give back"
+        f"version quota: ahead{IS}η, give back"
     )
     row = ("verl_drop", "`max_off_policy_threshold`", "age", "eta - 1; upstream: no", "version_quota(ahead = warmup)",
            "never", "oldest_first(max_age = eta - 1)", "abort", "")  # fmt: skip
-    assert cells_of(row) == ["verl drop", "version quota: ahead = warmup", "-", "oldest first: max age = η - 1",
-                             "abort", "max_off_policy_threshold", "η \N{MINUS SIGN} 1"]  # fmt: skip
+    assert cells_of(row) == ["verl drop", f"version quota: ahead{IS}warmup", "-",
+                             f"oldest first: max age{IS}η \N{MINUS SIGN} 1", "abort",
+                             "max_off_policy_threshold", "η \N{MINUS SIGN} 1"]  # fmt: skip
     figure = draw_table([row, ("areal", "`k`", "", "no", "a", "b", "c", "keep", "")])
     assert_tidy(figure)
     words = [text.get_text() for text in figure.axes[0].texts]

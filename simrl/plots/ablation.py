@@ -86,7 +86,9 @@ def ablation(tables: ArticleTables) -> Figure:
         ]
         if n > 1:
             parts.append(interval_entry())
-        parts.append(Line2D([], [], color=style.ALARM, linewidth=1.4, linestyle=(0, (3, 1.4)), label="η"))
+        parts.append(
+            Line2D([], [], color=style.ALARM, linewidth=1.4, linestyle=(0, (3, 1.4)), label="η, the limit asked for")
+        )
         title = "One admission rule, layers added: L3 bounds the staleness, L2 frees capacity"
         subtitle = f"{setting_text(rows)} · {seeds_text(rows)}"
         if n > 1:

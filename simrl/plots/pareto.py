@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from simrl.plots.tables import ArticleTables
 
-LEVEL_IN = 1.25
+LEVEL_IN = 1.3
 """Width of one staleness level; frameworks stand side by side in it."""
 HEIGHT_IN = 5.0
-LANES = 0.86
+LANES = 0.94
 """Share of a level's width that the lanes of frameworks take."""
 
 
@@ -80,12 +80,13 @@ def pareto(tables: ArticleTables) -> Figure:
         for name in present:
             look, points = style.look_of(name), table[table["framework"] == name]
             new = name in style.NEW_FRAMEWORKS
-            size = 9.0 if look.marker == "*" else 7.0 if new else 6.0
+            size = 8.0 if look.marker == "*" else 6.0 if new else 5.2
             drawn: dict[str, Any] = {"color": look.colour, "marker": look.marker, "linestyle": "none"}
             drawn |= {"markersize": size, "markeredgewidth": 1.2}
             for strict, some in points.groupby("strict"):
                 fill = look.colour if strict else "white"
-                axis.plot(some["x"], some["mean"], markerfacecolor=fill, zorder=4 + new, label=f"_{name}", **drawn)
+                zorder = 4 + new + 0.5 * (not strict)  # a full mark would hide a hollow one, not the other way round
+                axis.plot(some["x"], some["mean"], markerfacecolor=fill, zorder=zorder, label=f"_{name}", **drawn)
             fill = look.colour if points["strict"].all() else "white"
             handles.append(Line2D([], [], markerfacecolor=fill, **drawn, label=look.label))
         _front(axis, table[table["front"]].sort_values("max_staleness"), most)
