@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from simrl import ranges
-from simrl.ranges import STANDINGS, ConfigError, at_least, more_than, one_of
+from simrl.ranges import STANDINGS, ConfigError, at_least, brief, more_than, one_of
 
 __all__ = [
     "STANDINGS",
@@ -26,6 +26,7 @@ __all__ = [
     "VerlConfig",
     "WorkloadConfig",
     "at_least",
+    "brief",
     "more_than",
     "one_of",
 ]

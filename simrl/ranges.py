@@ -6,6 +6,8 @@ that class, wherever it comes from.
 
 from __future__ import annotations
 
+import re
+from math import inf
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,13 +26,28 @@ if TYPE_CHECKING:
 WEIGHT_UPDATES = ("abort", "keep", "recompute", "drain")
 FORMS = ("article", "upstream")
 STANDINGS = ("measured", "derived", "assumed")
+FOLDER_NAME = re.compile(r"\w[\w.-]{0,99}")
+
+
+CLOCK_TICK_S = 1e-9
+"""The simulation's clock counts nanoseconds."""
+LONGEST = 300
+"""Characters beyond which a message cuts a value or a word."""
+
+
+def brief(text: str) -> str:
+    """Return a text as one line: without control characters, and with words nobody would read to their end cut."""
+    line = "".join(character if character.isprintable() else " " for character in text)
+    return re.sub(rf"([^\s']{{{LONGEST}}})[^\s']+", r"\1...", line)
 
 
 class ConfigError(ValueError):
     """An input that cannot be simulated; one line that names the key, the value and the mend."""
 
     def __init__(self, key: str, value: object, mend: str):
-        super().__init__(f"{key}={value}: {mend}")
+        given = str(value)
+        shown = given if len(given) <= LONGEST else f"{given[:LONGEST]}..."
+        super().__init__(f"{brief(key)}={brief(shown)}: {brief(mend)}")
         self.key, self.value, self.mend = key, value, mend
 
     def within(self, file: str) -> ConfigError:
@@ -42,12 +59,16 @@ def at_least(key: str, value: float | None, least: float) -> None:
     """Raise :class:`ConfigError` if *value* is given and below *least*."""
     if value is not None and not value >= least:
         raise ConfigError(key, value, f"must be {least:g} or more")
+    if value == inf:
+        raise ConfigError(key, value, "must be finite")
 
 
 def more_than(key: str, value: float | None, bound: float) -> None:
     """Raise :class:`ConfigError` if *value* is given and not above *bound*."""
     if value is not None and not value > bound:
         raise ConfigError(key, value, f"must be more than {bound:g}")
+    if value == inf:
+        raise ConfigError(key, value, "must be finite")
 
 
 def one_of(key: str, value: str, choices: tuple[str, ...]) -> None:
@@ -135,6 +156,11 @@ def check_workload(workload: WorkloadConfig) -> None:
 
 def check_framework(framework: FrameworkConfig) -> None:
     """Refuse unknown forms and weight updates, and an eta the framework does not accept."""
+    if not FOLDER_NAME.fullmatch(framework.name):
+        mend = (
+            "names a run's folder: must be up to 100 letters, digits, _, - and ., and begin with none of the last two"
+        )
+        raise ConfigError("framework.name", framework.name, mend)
     one_of("framework.form", framework.form, FORMS)
     one_of("framework.weight_update", framework.weight_update, WEIGHT_UPDATES)
     at_least("framework.eta", framework.eta, framework.eta_min)
@@ -158,7 +184,7 @@ def check_rollout(rollout: RolloutConfig) -> None:
         raise ConfigError("rollout.watermark", rollout.watermark, "must be at least 0 and below 1")
     one_of("rollout.free_order", rollout.free_order, ("hashless_first", "append"))
     one_of("rollout.stepping", rollout.stepping, ("stretch", "iteration"))
-    more_than("rollout.sample_every_s", rollout.sample_every_s, 0)
+    at_least("rollout.sample_every_s", rollout.sample_every_s, CLOCK_TICK_S)
 
 
 def check_trainer(trainer: TrainerConfig) -> None:
