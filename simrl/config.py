@@ -1,7 +1,8 @@
-"""The typed configuration: one frozen dataclass per Hydra group, with units and range checks.
+"""The typed configuration: one frozen dataclass per Hydra group, with units.
 
-OmegaConf checks the types (these classes are the schemas behind ``conf/``), ``__post_init__`` checks the ranges.
-Checks that need two groups at once live in :mod:`simrl.feasibility`.
+OmegaConf checks the types (these classes are the schemas behind ``conf/``), :mod:`simrl.ranges` the ranges; its error
+and its checks of single values are handed on here. Checks that need two groups at once live in
+:mod:`simrl.feasibility`.
 """
 
 from __future__ import annotations
@@ -9,45 +10,26 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-WEIGHT_UPDATES = ("abort", "keep", "recompute", "drain")
-FORMS = ("article", "upstream")
-STANDINGS = ("measured", "derived", "assumed")
+from simrl import ranges
+from simrl.ranges import STANDINGS, ConfigError, at_least, brief, more_than, one_of
 
-
-class ConfigError(ValueError):
-    """An input that cannot be simulated; one line that names the key, the value and the mend."""
-
-    def __init__(self, key: str, value: object, mend: str):
-        super().__init__(f"{key}={value}: {mend}")
-        self.key, self.value, self.mend = key, value, mend
-
-    def within(self, file: str) -> ConfigError:
-        """Return the same error of a key that stands in a file."""
-        return ConfigError(f"{file}: {self.key}", self.value, self.mend)
-
-
-def at_least(key: str, value: float | None, least: float) -> None:
-    """Raise :class:`ConfigError` if *value* is given and below *least*."""
-    if value is not None and not value >= least:
-        raise ConfigError(key, value, f"must be {least:g} or more")
-
-
-def more_than(key: str, value: float | None, bound: float) -> None:
-    """Raise :class:`ConfigError` if *value* is given and not above *bound*."""
-    if value is not None and not value > bound:
-        raise ConfigError(key, value, f"must be more than {bound:g}")
-
-
-def one_of(key: str, value: str, choices: tuple[str, ...]) -> None:
-    """Raise :class:`ConfigError` if *value* is none of *choices*."""
-    if value not in choices:
-        raise ConfigError(key, value, f"must be one of {', '.join(choices)}")
-
-
-def fraction(key: str, value: float | None) -> None:
-    """Raise :class:`ConfigError` if *value* is given and outside (0, 1]."""
-    if value is not None and not 0 < value <= 1:
-        raise ConfigError(key, value, "must be above 0 and at most 1")
+__all__ = [
+    "STANDINGS",
+    "ConfigError",
+    "EngineCosts",
+    "FrameworkConfig",
+    "HardwareConfig",
+    "ModelConfig",
+    "RolloutConfig",
+    "SimulationConfig",
+    "TrainerConfig",
+    "VerlConfig",
+    "WorkloadConfig",
+    "at_least",
+    "brief",
+    "more_than",
+    "one_of",
+]
 
 
 @dataclass(unsafe_hash=True)  # frozen in spirit only: OmegaConf would not let a file fill a nested frozen one
@@ -74,14 +56,7 @@ class EngineCosts:
     """Where they come from."""
 
     def __post_init__(self) -> None:
-        one_of("costs.standing", self.standing, STANDINGS)
-        one_of("costs.prefill_standing", self.prefill_standing or self.standing, STANDINGS)
-        at_least("costs.decode_floor_s", self.decode_floor_s, 0)
-        at_least("costs.decode_base_s", self.decode_base_s, 0)
-        at_least("costs.decode_per_request_s", self.decode_per_request_s, 0)
-        at_least("costs.decode_per_context_token_s", self.decode_per_context_token_s, 0)
-        at_least("costs.prefill_per_token_s", self.prefill_per_token_s, 0)
-        at_least("costs.prefill_per_token_context_s", self.prefill_per_token_context_s, 0)
+        ranges.check_costs(self)
 
 
 @dataclass(frozen=True)
@@ -117,20 +92,7 @@ class HardwareConfig:
     """Engine costs known for a model on this hardware at tensor parallel 1, by model name."""
 
     def __post_init__(self) -> None:
-        at_least("hardware.gpus", self.gpus, 1)
-        for key in ("peak_flops_per_s", "memory_bytes", "memory_bandwidth_bytes_per_s", "link_bytes_per_s"):
-            more_than(f"hardware.{key}", getattr(self, key), 0)
-        at_least("hardware.reserved_bytes", self.reserved_bytes, 0)
-        for key in (
-            "weight_read_efficiency",
-            "kv_read_efficiency",
-            "gemm_efficiency",
-            "prefill_attention_efficiency",
-            "training_efficiency",
-        ):
-            fraction(f"hardware.{key}", getattr(self, key))
-        for key, standing in self.standing.items():
-            one_of(f"hardware.standing.{key}", standing, STANDINGS)
+        ranges.check_hardware(self)
 
 
 @dataclass(frozen=True)
@@ -156,12 +118,7 @@ class ModelConfig:
     """Whether the q, k and v projections carry biases."""
 
     def __post_init__(self) -> None:
-        for key in ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "experts", "dtype_bytes"):
-            at_least(f"model.{key}", getattr(self, key), 1)
-        if not 1 <= self.experts_per_token <= self.experts:
-            raise ConfigError(
-                "model.experts_per_token", self.experts_per_token, f"must be 1 to model.experts ({self.experts})"
-            )
+        ranges.check_model(self)
 
 
 @dataclass(frozen=True)
@@ -203,33 +160,7 @@ class WorkloadConfig:
     response_column: str = "response_tokens"
 
     def __post_init__(self) -> None:
-        one_of("workload.law", self.law, ("lognormal", "batches", "trace"))
-        at_least("workload.draw", self.draw, 0)
-        more_than("workload.mean_response_tokens", self.mean_response_tokens, 0)
-        at_least("workload.max_response_tokens", self.max_response_tokens, 1)
-        if self.law == "lognormal" and self.mean_response_tokens >= self.max_response_tokens:
-            raise ConfigError(
-                "workload.mean_response_tokens",
-                self.mean_response_tokens,
-                f"must be below workload.max_response_tokens ({self.max_response_tokens})",
-            )
-        at_least("workload.sigma_between_groups", self.sigma_between_groups, 0)
-        at_least("workload.sigma_within_group", self.sigma_within_group, 0)
-        more_than("workload.prompt_median_tokens", self.prompt_median_tokens, 0)
-        at_least("workload.prompt_sigma", self.prompt_sigma, 0)
-        at_least("workload.prompt_min_tokens", self.prompt_min_tokens, 1)
-        at_least("workload.prompt_max_tokens", self.prompt_max_tokens, self.prompt_min_tokens)
-        at_least("workload.batches", self.batches, 1)
-        for key in ("slow_response_tokens", "fast_response_tokens"):
-            bounds = getattr(self, key)
-            if len(bounds) != 2 or not 1 <= bounds[0] <= bounds[1]:
-                raise ConfigError(f"workload.{key}", bounds, "must be [least, largest] with 1 <= least <= largest")
-        if any(not 1 <= batch <= self.batches for batch in self.slow_batches):
-            raise ConfigError("workload.slow_batches", self.slow_batches, f"must lie in 1..{self.batches}")
-        if self.law != "trace" and self.path:
-            raise ConfigError("workload.path", self.path, f"law {self.law} reads no file; choose workload=trace")
-        if self.law == "trace" and not self.path:
-            raise ConfigError("workload.path", self.path, "name the trace file: a .jsonl, .csv or .parquet file")
+        ranges.check_workload(self)
 
 
 @dataclass(frozen=True)
@@ -273,9 +204,7 @@ class FrameworkConfig:
     """L3: {rule: name, parameters...}, see simrl/staleness/sampling.py."""
 
     def __post_init__(self) -> None:
-        one_of("framework.form", self.form, FORMS)
-        one_of("framework.weight_update", self.weight_update, WEIGHT_UPDATES)
-        at_least("framework.eta", self.eta, self.eta_min)
+        ranges.check_framework(self)
 
     @property
     def strict_bound(self) -> int | None:
@@ -297,7 +226,7 @@ class VerlConfig(FrameworkConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least("framework.warmup", self.warmup, 0)
+        ranges.check_verl(self)
 
 
 @dataclass(frozen=True)
@@ -334,18 +263,7 @@ class RolloutConfig:
     """Engine costs that replace the ones known or derived for hardware and model."""
 
     def __post_init__(self) -> None:
-        for key in ("instances", "tensor_parallel", "block_size", "max_num_seqs"):
-            at_least(f"rollout.{key}", getattr(self, key), 1)
-        fraction("rollout.gpu_memory_utilization", self.gpu_memory_utilization)
-        at_least("rollout.kv_blocks", self.kv_blocks, 2)
-        at_least("rollout.max_model_len", self.max_model_len, 2)
-        at_least("rollout.max_num_batched_tokens", self.max_num_batched_tokens, self.max_num_seqs)
-        at_least("rollout.long_prefill_token_threshold", self.long_prefill_token_threshold, 0)
-        if not 0 <= self.watermark < 1:
-            raise ConfigError("rollout.watermark", self.watermark, "must be at least 0 and below 1")
-        one_of("rollout.free_order", self.free_order, ("hashless_first", "append"))
-        one_of("rollout.stepping", self.stepping, ("stretch", "iteration"))
-        more_than("rollout.sample_every_s", self.sample_every_s, 0)
+        ranges.check_rollout(self)
 
 
 @dataclass(frozen=True)
@@ -374,15 +292,7 @@ class TrainerConfig:
     """Time the engines stand still for new weights, s; null computes it from weights and link."""
 
     def __post_init__(self) -> None:
-        for key in ("tensor_parallel", "pipeline_parallel", "data_parallel", "micro_batch_size"):
-            at_least(f"trainer.{key}", getattr(self, key), 1)
-        one_of("trainer.cost", self.cost, ("flops", "fitted"))
-        fraction("trainer.mfu", self.mfu)
-        at_least("trainer.fitted_per_token_s", self.fitted_per_token_s, 0)
-        at_least("trainer.fitted_per_squared_token_s", self.fitted_per_squared_token_s, 0)
-        if not 0 <= self.fitted_logprob_share < 1:
-            raise ConfigError("trainer.fitted_logprob_share", self.fitted_logprob_share, "must be in [0, 1)")
-        at_least("trainer.weight_sync_s", self.weight_sync_s, 0)
+        ranges.check_trainer(self)
 
     @property
     def gpus(self) -> int:
@@ -410,8 +320,4 @@ class SimulationConfig:
     """Trajectories of one prompt (G)."""
 
     def __post_init__(self) -> None:
-        at_least("seed", self.seed, 0)
-        if self.seed >= 1 << 62:
-            raise ConfigError("seed", self.seed, "must be below 2^62, the largest the tables hold")
-        for key in ("versions", "groups_per_batch", "group_size"):
-            at_least(key, getattr(self, key), 1)
+        ranges.check_simulation(self)

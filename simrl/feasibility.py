@@ -8,6 +8,9 @@ from simrl.staleness.admission import check_supply
 from simrl.staleness.composition import compose_rules
 from simrl.workload import Workload
 
+MOST_BLOCKS = (1 << 31) - 1
+"""KV blocks of an instance: vLLM numbers them in 32 bits."""
+
 
 def check_gpus(config: SimulationConfig) -> None:
     """Raise ConfigError if rollout and trainer need more accelerators than the hardware has."""
@@ -41,6 +44,8 @@ def check_model_len(config: SimulationConfig, workload: Workload) -> int:
         )
     longest = limit or workload.longest_tokens
     blocks = kv_blocks(config.hardware, config.model, config.rollout)
+    if blocks > MOST_BLOCKS:
+        raise ConfigError("rollout.kv_blocks", f"{blocks:.3g}", f"must be {MOST_BLOCKS} or less; lower the memory")
     size = config.rollout.block_size
     needed = -(-longest // size)
     if needed > blocks - 1:

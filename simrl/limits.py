@@ -16,6 +16,8 @@ from simrl.config import ConfigError, at_least, more_than
 
 FIELDS = {"run.timeout_s": "timeout_s", "run.retries": "retries", "fail_fast": "fail_fast"}
 """Configuration key -> field of :class:`Limits`."""
+LONGEST_TIMEOUT_S = 1e9
+"""Some thirty years; the system's timer takes no more than its own clock can hold."""
 
 
 class TimeLimitError(Exception):
@@ -38,6 +40,8 @@ class Limits:
         if timeout_s is not None and (isinstance(timeout_s, bool) or not isinstance(timeout_s, int | float)):
             raise ConfigError("run.timeout_s", timeout_s, "must be a number of seconds, or null for no limit")
         more_than("run.timeout_s", timeout_s, 0)
+        if timeout_s is not None and timeout_s > LONGEST_TIMEOUT_S:
+            raise ConfigError("run.timeout_s", timeout_s, f"must be {LONGEST_TIMEOUT_S:g} or less; null for no limit")
         if isinstance(self.retries, bool) or not isinstance(self.retries, int):
             raise ConfigError("run.retries", self.retries, "must be a whole number")
         at_least("run.retries", self.retries, 0)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import atexit
+import re
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import combinations
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
@@ -21,7 +23,7 @@ from simrl.compose import plain
 from simrl.plots import article, layout, style
 from simrl.plots.bar_table import bar_table, t_interval
 from simrl.plots.batch_staleness import batch_staleness
-from simrl.plots.control_table import cells_of, draw_table, rule_words
+from simrl.plots.control_table import IS, cells_of, draw_table, rule_words
 from simrl.plots.drop_against_wait import best_by_staleness
 from simrl.plots.length_bias import dropped_shares
 from simrl.plots.pareto import configurations, on_front
@@ -30,7 +32,7 @@ from simrl.plots.staleness_bounds import bounds_table
 from simrl.plots.tables import ArticleTables
 from simrl.plots.timeline import timeline, totals
 from simrl.plots.trl_against_verl import capped_runs
-from simrl.plots.under_cap import best_under_cap
+from simrl.plots.under_cap import best_under_cap, lanes
 from simrl.results import flat
 from sweeps import figures
 from sweeps.collection import LEVELS, SWEEP
@@ -207,6 +209,14 @@ def test_tidy(name: str) -> None:
     assert all(axis.get_ylabel() or axis.get_title("left") for axis in figure.axes)
 
 
+@pytest.mark.parametrize("name", MADE)
+def test_thousands_are_apart(name: str) -> None:
+    """No number of a figure, at an axis or elsewhere, has four figures in a row."""
+    figure = figure_of(name)
+    figure.draw(style.renderer_of(figure))
+    assert [text.get_text() for text in texts_of(figure) if re.search(r"\d{4}", text.get_text())] == []
+
+
 def test_missing_frameworks_are_left_out() -> None:
     """A figure about a framework that isn't there says so; the others do without it."""
     with pytest.raises(NothingToDrawError, match="deadline"):
@@ -359,12 +369,13 @@ def test_control_table_tells_rules_in_words() -> None:
     """Cells come from the configurations' own metadata, in the article's form."""
     assert rule_words("never") == "-"
     assert rule_words("version_quota(ahead = eta, give_back = True); upstream: x(y = 1)") == (
-        "version quota: ahead = η, give back"
+        f"version quota: ahead{IS}η, give back"
     )
     row = ("verl_drop", "`max_off_policy_threshold`", "age", "eta - 1; upstream: no", "version_quota(ahead = warmup)",
            "never", "oldest_first(max_age = eta - 1)", "abort", "")  # fmt: skip
-    assert cells_of(row) == ["verl drop", "version quota: ahead = warmup", "-", "oldest first: max age = η - 1",
-                             "abort", "max_off_policy_threshold", "η \N{MINUS SIGN} 1"]  # fmt: skip
+    assert cells_of(row) == ["verl drop", f"version quota: ahead{IS}warmup", "-",
+                             f"oldest first: max age{IS}η \N{MINUS SIGN} 1", "abort",
+                             "max_off_policy_threshold", "η \N{MINUS SIGN} 1"]  # fmt: skip
     figure = draw_table([row, ("areal", "`k`", "", "no", "a", "b", "c", "keep", "")])
     assert_tidy(figure)
     words = [text.get_text() for text in figure.axes[0].texts]
@@ -476,6 +487,25 @@ def test_best_under_cap() -> None:
     lucky.loc[(lucky["framework"] == "areal") & (lucky["eta"] == 1) & (lucky["seed"] == 0), "max_staleness"] = 2
     assert sorted(best_under_cap(lucky, ["areal"])["cap"]) == [3, 4, 5]
     assert all(table[name].is_monotonic_increasing for name in style.ARTICLE_FRAMEWORKS)
+
+
+def test_equals_under_a_cap_hide_nobody() -> None:
+    """Lines that meet have lanes of their own, the others the middle; no two marks of the figure overlap."""
+    values = {"areal": [5.0, 9.0], "openrlhf": [5.1, 7.0], "slime": [1.0, 7.1], "trl": [1.1, 9.1], "roll": [3.0, 3.0]}
+    rows = [(name, cap, mean) for name, means in values.items() for cap, mean in enumerate(means, start=1)]
+    taken = lanes(pd.DataFrame(rows, columns=["framework", "cap", "mean"]), 0.5)
+    assert taken == {"areal": 0, "openrlhf": 1, "slime": 0, "trl": 1, "roll": 0}
+    equal = tables().summary.copy()
+    alike = ["areal", "openrlhf", "nemo_ready_first", "slime", "verl_drop", "verl_wait"]
+    equal.loc[equal["framework"].isin(alike), "effective_throughput"] = 2000.0
+    for name in ("under_cap", "under_cap_with_new"):
+        figure = article.FIGURES[name](ArticleTables(equal, tables().levels, tables().runs))
+        (axis,) = figure.axes
+        lines = [line for line in axis.lines if line.get_label()[1:] in style.LOOKS]
+        assert {line.get_label()[1:] for line in lines} > set(alike)
+        marks = [place for line in lines for place in axis.transData.transform(line.get_xydata())]
+        apart_px = 8.0 * figure.dpi / 72  # a mark is 7 to 8 pt wide
+        assert all(np.hypot(*(one - other)) > apart_px for one, other in combinations(marks, 2))
 
 
 def test_lines_are_named_in_order_of_value() -> None:

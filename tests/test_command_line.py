@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 import simrl.calibrate
 from simrl.__main__ import main
+from simrl.config import EngineCosts
 from simrl.metrics import UNITS
 from simrl.results import BATCH_UNITS, INSTANCE_UNITS, TIMELINE_UNITS, TRAJECTORY_UNITS
 
@@ -169,6 +171,92 @@ def test_a_word_that_means_nothing_is_one_line(
 ) -> None:
     """Unknown options and words, and commands without what they need: one line and exit code 2."""
     assert refused(arguments, capsys).startswith(line)
+
+
+ALL_COSTS = ",".join(f"{field.name}:1" for field in dataclasses.fields(EngineCosts) if field.name.endswith("_s"))
+TO_A_FILE = "rollout.costs is null, which takes no keys here; write all of them into an option of rollout, a YAML file"
+ODD = [
+    (("rollout.costs={decode_base_s:0.005}",), f"rollout.costs={{decode_base_s:0.005}}: {TO_A_FILE}"),
+    (("rollout.costs.decode_base_s=0.005",), f"rollout.costs.decode_base_s=0.005: {TO_A_FILE}"),
+    (("++rollout.costs.decode_base_s=1",), f"++rollout.costs.decode_base_s=1: {TO_A_FILE}"),
+    (("rollout.costs=5",), f"rollout.costs=5: {TO_A_FILE}"),
+    ((f"rollout.costs={{{ALL_COSTS}}}",), "rollout.costs={decode_floor_s:1,"),
+    (("workload=null",), "workload=null: no such option; workload has dapo_math"),
+    (("trainer=5", "-m"), "trainer=5: no such option; trainer has fitted, megatron"),
+    (("hydra/launcher=null",), "hydra/launcher=null: no such option; hydra/launcher has basic, joblib"),
+    (("framework=" + "x" * 5000,), f"framework={'x' * 300}...: no such option; framework has areal"),
+    (("framework.eta=",), "framework.eta=: Value '' of type 'str' could not be converted to Integer; give a value of"),
+    (("framework.eta=1.5",), "framework.eta=1.5: Value '1.5'"),
+    (
+        ("framework.eta=" + "x" * 5000,),
+        f"framework.eta={'x' * 300}...: Value '{'x' * 300}...' of type 'str'",
+    ),
+    (("framework.eta=range(0)", "-m"), "framework.eta=range(0): holds no value"),
+    (("framework=glob(nope*)", "-m"), "framework=glob(nope*): holds no value"),
+    (("+framework.foo=1",), "framework.foo=1: no such key; framework has name, eta, "),
+    (
+        ("+hardware.measured.qwen3_8b.foo=1",),
+        "hardware.measured.qwen3_8b.foo=1: no such key; hardware.measured.qwen3_8b",
+    ),
+    (("+framework.eta=3",), "+framework.eta=3: is there already; leave out the +"),
+    (("+framework=roll",), "+framework=roll: a run has one framework, and may choose another: leave out the +"),
+    (("hardware.instances=1e9",), "hardware.instances=1000000000.0: no such key; nearest: rollout.instances"),
+    (("hardware.memory_bytes=inf",), "hardware.memory_bytes=inf: must be finite"),
+    (("hardware.memory_bytes=1e300",), "rollout.kv_blocks=3.81e+293: must be 2147483647 or less"),
+    (("rollout.sample_every_s=1e-300",), "rollout.sample_every_s=1e-300: must be 1e-09 or more"),
+    (("run.timeout_s=1e300",), "run.timeout_s=1e+300: must be 1e+09 or less; null for no limit"),
+    (("~framework",), "argument=~framework: a run needs framework"),
+    (("~framework.eta",), "argument=~framework.eta: a run needs framework.eta"),
+    (("~seed",), "argument=~seed: a run needs seed"),
+    (("versions=0",), "versions=0: must be 1 or more"),
+    (("seed=-1",), "seed=-1: must be 0 or more"),
+    (("seed=${nope}",), "seed=${nope}: Interpolation key 'nope' not found; name a key that exists"),
+    (("output_dir=${nope}",), "output_dir: Interpolation key 'nope' not found; name a key that exists"),
+    (("framework.naïve=ü",), "framework.naïve=ü: cannot be read (it has a character that is no plain text); quote"),
+    (("seed==1",), "seed==1: cannot be read (extraneous input '='); quote special characters"),
+    (("framework.name='a\nb'",), "framework.name=a b: names a run's folder"),
+    (("framework.name=../../x",), "framework.name=../../x: names a run's folder"),
+    (("--config-dir", "nope"), "--config-dir={cwd}/nope: no such folder"),
+    (("--config-dir", "mine", "rollout=broken"), "file={cwd}/mine/rollout/broken.yaml: is no YAML: line 2, "),
+    (("--config-dir", "mine", "rollout=half"), "rollout.costs.decode_floor_s=???: needs a value"),
+    (("--config-dir", "mine", "rollout=bare"), "rollout={'name': 'bare'}: has no schema"),
+]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"), ODD, ids=lambda value: " ".join(value)[:60] if isinstance(value, tuple) else ""
+)
+def test_an_odd_override_is_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    line: str,
+) -> None:
+    """What only a stranger would write: one line that names key, value and mend, exit code 2, and nothing written."""
+    monkeypatch.chdir(tmp_path)
+    options = tmp_path / "mine" / "rollout"
+    options.mkdir(parents=True)
+    (options / "broken.yaml").write_text("name: [1\n")
+    (options / "half.yaml").write_text("defaults: [vllm, _self_]\ncosts: {decode_base_s: 0.005}\n")
+    (options / "bare.yaml").write_text("name: bare\n")
+    before = everything_in(tmp_path)
+    said = refused(arguments, capsys)
+    assert said.startswith("simrl: " + line.replace("{cwd}", str(tmp_path)))
+    assert len(said) < 1200
+    assert everything_in(tmp_path) == before
+
+
+def test_all_costs_of_an_engine_come_from_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the refusal of a key below null advises works: an option with all costs, which overrides may then change."""
+    monkeypatch.chdir(tmp_path)
+    options = tmp_path / "mine" / "rollout"
+    options.mkdir(parents=True)
+    (options / "slow.yaml").write_text(f"defaults: [vllm, _self_]\ncosts: {{{ALL_COSTS.replace(':', ': ')}}}\n")
+    given = ("--config-dir", "mine", "rollout=slow", "rollout.costs.decode_base_s=-1")
+    assert refused(given, capsys).startswith("simrl: costs.decode_base_s=-1.0: must be 0 or more")
 
 
 def test_calibrating_by_its_module_says_one_line_too(capsys: pytest.CaptureFixture[str]) -> None:

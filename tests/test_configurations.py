@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from omegaconf import OmegaConf
 
 from simrl.compose import GROUPS, config_folder
 from simrl.config import ConfigError, SimulationConfig
+from simrl.cost.iteration import engine_costs
 from simrl.metrics import summarise
 from simrl.simulation import prepare, simulate
 
@@ -88,6 +90,35 @@ def test_bad_input_is_one_line_that_names_key_value_and_mend(
     assert message.startswith(names)
     assert mend in message
     assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("part", "key", "value"),
+    [
+        ("hardware", "gpus", 0),
+        ("model", "experts_per_token", 2),
+        ("workload", "batches", 0),
+        ("framework", "form", "draft"),
+        ("framework", "eta", 0),
+        ("framework", "warmup", -1),
+        ("rollout", "watermark", 1.0),
+        ("trainer", "mfu", 1.5),
+        ("rollout.costs", "decode_floor_s", -1.0),
+    ],
+)
+def test_ranges_hold_for_what_no_file_filled(
+    part: str, key: str, value: object, configure: Callable[..., SimulationConfig]
+) -> None:
+    """A configuration made in Python is held to its ranges too, a derived class to those of its base."""
+    config = configure("framework=verl_drop")
+    if part == "rollout.costs":
+        made = engine_costs(config.hardware, config.model, config.rollout)
+    else:
+        made = getattr(config, part)
+    with pytest.raises(ConfigError, match=f"{part.rpartition('.')[2]}.{key}={value}: must be "):
+        replace(made, **{key: value})
+    with pytest.raises(ConfigError, match=r"^seed=-1: must be 0 or more$"):
+        replace(config, seed=-1)
 
 
 def test_schemas_do_not_show_up_as_options() -> None:

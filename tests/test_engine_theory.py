@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 
 from simrl.config import EngineCosts
-from simrl.cost.iteration import iteration_s
 from simrl.rollout import scheduler, stretch
 from simrl.rollout.engine import Engine, EngineOptions, build_state
 from simrl.rollout.state import NEVER_NS, PAUSED_NEW, UNPAUSED, EngineState
 from tests.engine_plans import Instance, Plan, plans
+from tests.iteration_time import iteration_s
 
 HYPOTHESIS = settings(deadline=None, derandomize=True, max_examples=300)
 COEFFICIENTS = [name for name in EngineCosts.__dataclass_fields__ if name.endswith("_s")]

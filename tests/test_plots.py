@@ -272,6 +272,27 @@ def test_swept_column_along_x_when_eta_is_fixed() -> None:
     assert len(ticks(axis)) == 1
 
 
+def test_thousands_are_apart() -> None:
+    """Throughputs in the bars, numbers at the axes and values of the configuration have their commas."""
+    (axis,) = figure_of("areal").axes
+    assert [text for text in labels(axis, ",") if text[0].isdigit()] == [
+        "1,010",
+        "1,916",
+        "1,830",
+        "1,848",
+        "1,800",
+        "1,787",
+    ]
+    figure = figure_of("areal")
+    figure.draw(style.renderer_of(figure))
+    assert "2,000" in [label.get_text() for label in axis.get_yticklabels()]
+    caps = [run("roll", 1, 990.0 + cap / 100, 1, **{"workload.max_response_tokens": cap}) for cap in (900, 38912)]
+    caps.append(run("roll", 1, 990.0, 1, **{"workload.max_response_tokens": None}))
+    (axis,) = throughput_bars(*tables(caps, ("workload.max_response_tokens",))).axes
+    assert [tick.split("\n")[0] for tick in ticks(axis)] == ["none", "900", "38,912"]
+    assert labels(axis, "99") == ["990", "999"]
+
+
 def test_max_staleness_above_each_bar() -> None:
     """Each bar carries the largest staleness of its seeds."""
     (axis,) = figure_of("roll").axes

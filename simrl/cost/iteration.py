@@ -1,8 +1,14 @@
-"""The time of one iteration of a rollout instance: coefficients and formula.
+"""The coefficients of the time of one iteration of a rollout instance.
 
-The formula is PSRL's (analyze.py and cost_model/*.json of Somoku/psrl, commit 19c0474, 2026-08-03) with its two
-constants folded into floor and base, and with prefill added: an iteration takes the linear time of its decode part or
-of its prefill part, whichever is longer, and on top of it the attention of both.
+The formula, which the compiled engine holds, is PSRL's (analyze.py and cost_model/*.json of Somoku/psrl, commit
+19c0474, 2026-08-03) with its two constants folded into floor and base, and with prefill added: an iteration takes the
+linear time of its decode part or of its prefill part, whichever is longer, and on top of it the attention of both::
+
+    max(decode_floor_s,
+        decode_base_s + decode_per_request_s * decoding requests,
+        prefill_per_token_s * prefilled tokens)
+    + decode_per_context_token_s * tokens of context of the decoding requests
+    + prefill_per_token_context_s * sum over the prefilled chunks of n * (tokens computed before + n / 2)
 """
 
 from __future__ import annotations
@@ -106,28 +112,3 @@ def engine_costs(hardware: HardwareConfig, model: ModelConfig, rollout: RolloutC
     if rollout.tensor_parallel == 1 and model.name in hardware.measured:
         return hardware.measured[model.name]
     return derived_costs(hardware, model, rollout.tensor_parallel)
-
-
-def iteration_s(
-    costs: EngineCosts, decode_requests: int, context_tokens: int, prefill_tokens: int, prefill_attention: float
-) -> float:
-    """Time one iteration of a rollout instance.
-
-    Args:
-        costs: The instance's coefficients.
-        decode_requests: Requests that decode one token.
-        context_tokens: Tokens of context of the decoding requests, summed.
-        prefill_tokens: Prefilled tokens, summed over the chunks.
-        prefill_attention: Sum over the chunks of n * (computed + n / 2), n the chunk's tokens and computed those
-            before it; token x token.
-
-    Returns:
-        Duration, s.
-    """
-    linear_s = max(
-        costs.decode_floor_s,
-        costs.decode_base_s + costs.decode_per_request_s * decode_requests,
-        costs.prefill_per_token_s * prefill_tokens,
-    )
-    decode_attention_s = costs.decode_per_context_token_s * context_tokens
-    return linear_s + decode_attention_s + costs.prefill_per_token_context_s * prefill_attention

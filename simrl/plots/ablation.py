@@ -86,7 +86,9 @@ def ablation(tables: ArticleTables) -> Figure:
         ]
         if n > 1:
             parts.append(interval_entry())
-        parts.append(Line2D([], [], color=style.ALARM, linewidth=1.4, linestyle=(0, (3, 1.4)), label="η"))
+        parts.append(
+            Line2D([], [], color=style.ALARM, linewidth=1.4, linestyle=(0, (3, 1.4)), label="η, the limit asked for")
+        )
         title = "One admission rule, layers added: L3 bounds the staleness, L2 frees capacity"
         subtitle = f"{setting_text(rows)} · {seeds_text(rows)}"
         if n > 1:
@@ -125,9 +127,8 @@ def _stacks(axis: Axes, table: pd.DataFrame, present: list[str]) -> None:
         cap: dict[str, Any] = {"elinewidth": 1.1, "capsize": 2, "capthick": 1.1, "linestyle": "none", "zorder": 4}
         axis.errorbar(x[known], line["mean"][known], line["ci95"][known], color=style.INK, **cap)
         for at, mean in zip(x, line["mean"], strict=True):
-            text = axis.annotate(f"{mean:.0f}", (at, 0), (0, 4), rotation=90, zorder=5, **number)
+            text = axis.annotate(style.number(mean), (at, 0), (0, 4), rotation=90, zorder=5, **number)
             text.set_bbox({"boxstyle": "round,pad=0.12", "facecolor": "white", "edgecolor": "none", "alpha": 0.8})
     highest = table[["mean", "l2", "l3"]].sum(axis=1).max()
     reach = (table["mean"] + table["ci95"].fillna(0)).max()
     axis.set(ylim=(0, max(highest, reach) * 1.06), ylabel="throughput (token/s)")
-    axis.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")

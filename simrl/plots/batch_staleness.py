@@ -54,17 +54,19 @@ def batch_staleness(tables: ArticleTables) -> Figure:
             if level > limit:
                 look |= {"hatch": style.HATCH_OVER, "edgecolor": _contrast(level, list(counts.columns))}
             axis.bar(counts.index + 1, counts[level], 0.86, bottom=bottom, zorder=2, **look)
-            words = f"{level}: {counts[level].sum():,} trajectories" + (" (over)" if level > limit else "")
+            words = f"{level}: {style.number(counts[level].sum())} trajectories" + (" (over)" if level > limit else "")
             handles.append(Patch(**look, label=words))
             bottom += counts[level].to_numpy()
         axis.set(xlim=(0.2, len(counts) + 0.8), ylim=(0, bottom.max() * 1.04))
         axis.set(xlabel="training batch", ylabel="trajectories")
         axis.set_xticks([1, *range(5, len(counts) + 1, 5)])
         axis.set_yticks(np.arange(0, bottom.max() + 1, bottom.max() / 4))
-        title = f"Admission alone: {(over > 0).sum()} of {len(counts)} batches train on more than η allows"
+        n_over, n_batches = style.number((over > 0).sum()), style.number(len(counts))
+        title = f"Admission alone: {n_over} of {n_batches} batches train on more than η allows"
         subtitle = (
-            f"{point_text(run)} · {setting_text(run.to_frame().T)} · seed {run['seed']} · {over.sum():,} of "
-            f"{counts.to_numpy().sum():,} trajectories over the parameter (hatched), all of them trained on"
+            f"{point_text(run)} · {setting_text(run.to_frame().T)} · seed {run['seed']} · "
+            f"{style.number(over.sum())} of {style.number(counts.to_numpy().sum())} "
+            "trajectories over the parameter (hatched), all of them trained on"
         )
         heading = "staleness of the trajectory's oldest token (versions)"
         layout.lay_out(figure, [[axis]], title, subtitle, [(handles, heading)])

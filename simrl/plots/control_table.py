@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     ("framework", 1.6),
-    ("L1 admission", 2.45),
+    ("L1 admission", 2.7),
     ("L2 cancelling", 1.6),
     ("L3 sampling", 2.0),
     ("weight update", 1.1),
@@ -34,6 +34,8 @@ FONT_PT = 8.0
 LINE_IN = 0.145
 PADDING_IN = 0.07
 KNOB = "#0b5cad"
+IS = "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}"
+"""Between a parameter and its value: a line never breaks there."""
 
 
 def control_table(_: ArticleTables | None = None) -> Figure:
@@ -48,7 +50,7 @@ def control_table(_: ArticleTables | None = None) -> Figure:
 def cells_of(row: Sequence[str]) -> list[str]:
     """Return the seven cells of a line of :func:`simrl.mechanism_table.rows`, in the article's form."""
     name, knob, _, bound, admission, cancellation, sampling, update, *_ = row
-    bound = bound.split(";")[0].replace("eta", "η").replace("-", "\N{MINUS SIGN}")
+    bound = _worth(bound.split(";")[0])
     rules = [rule_words(rule) for rule in (admission, cancellation, sampling)]
     return [style.look_of(name).label, *rules, update, knob.strip("`"), bound]
 
@@ -65,12 +67,17 @@ def rule_words(rule: str) -> str:
         key, _, value = part.partition(" = ")
         if not key or key in UNTOLD or value == "False":
             continue
-        words, worth = key.replace("_", " "), value.replace("eta", "η").replace("_", " ")
+        words, worth = key.replace("_", " "), _worth(value)
         if key == "eta":
             kept.append(worth)
         else:
-            kept.append(words if value in ("True", key) else f"{words} = {worth}")
+            kept.append(words if value in ("True", key) else f"{words}{IS}{worth}")
     return f"{name}: {', '.join(kept)}" if kept else name
+
+
+def _worth(value: str) -> str:
+    """Return a parameter's value for readers."""
+    return value.replace("eta", "η").replace("_", " ").replace(" - ", " \N{MINUS SIGN} ")
 
 
 def draw_table(rows: Sequence[Sequence[str]]) -> Figure:

@@ -70,7 +70,7 @@ def drop_against_wait(tables: ArticleTables) -> Figure:
                     cap: dict[str, Any] = {"elinewidth": 1.2, "capsize": 2.5, "capthick": 1.2}
                     axis.errorbar(x, bar["mean"], bar["ci95"], color=style.INK, zorder=4, **cap)
                     end += bar["ci95"]
-                words = f"{bar['mean']:.0f}"
+                words = style.number(bar["mean"])
                 if bar["n"] < n_seeds:
                     some_partial = True
                     words += f"\n{bar['n']} of {n_seeds}"
@@ -78,7 +78,6 @@ def drop_against_wait(tables: ArticleTables) -> Figure:
         axis.set(ylim=(0, top * 1.2), xlim=(-0.6, levels[-1] + 0.6))
         axis.set(xlabel="actual largest staleness (versions)", ylabel="best effective throughput\n(token/s)")
         axis.set_xticks(list(levels))
-        axis.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         handles: list[Any] = [
             Patch(facecolor=style.look_of(name).colour, label=style.look_of(name).label) for name in present
         ]

@@ -54,6 +54,8 @@ def panel(figure: Figure, width_in: float, height_in: float, **more: Any) -> Axe
     axis = figure.add_axes((0, 0, *size), label=f"panel {len(figure.axes)}", **more)
     axis.spines[["top", "right"]].set_visible(False)
     axis.tick_params(length=0, pad=3)
+    for side in (axis.xaxis, axis.yaxis):
+        side.set_major_formatter(style.TICK_TEXT)
     return axis
 
 

@@ -127,14 +127,11 @@ def _histogram(axis: Axes, tables: ArticleTables, runs: pd.DataFrame) -> None:
         axis.axvline(mean, color=colour, linestyle=dashes, linewidth=1.6, zorder=3)
         place: dict[str, Any] = {"xycoords": axis.get_xaxis_transform(), "textcoords": "offset points", "fontsize": 8}
         place |= {"ha": "right" if sign < 0 else "left", "va": "bottom", "color": colour}
-        axis.annotate(f"mean {mean:,.0f}", (mean, 1), (3 * sign, 2), **place)
-    counts = [len(kind) / len(runs) for kind, _ in looks]
+        axis.annotate(f"mean {style.number(mean)}", (mean, 1), (3 * sign, 2), **place)
+    trained_words, dropped_words = (style.number(len(kind) / len(runs)) for kind, _ in looks)
     name = point_text(runs.iloc[0])
-    axis.set_title(
-        f"{name}:\n{counts[0]:,.0f} trained, {counts[1]:,.0f} dropped", loc="left", pad=18, fontweight="bold"
-    )
+    axis.set_title(f"{name}:\n{trained_words} trained, {dropped_words} dropped", loc="left", pad=18, fontweight="bold")
     axis.set(xlabel="response length (tokens)", ylabel="trajectories per run")
-    axis.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
 
 
 def _longest(axis: Axes, shares: pd.DataFrame) -> None:

@@ -57,14 +57,14 @@ def load_lengths(tables: ArticleTables) -> Figure:
             axis.set_xlabel(f"{name[:-1]} length (tokens)")
             unit = "groups" if name == "prompts" else "trajectories"
             axis.set_title(
-                f"{len(lengths):,} {name}, one per {unit[:-1].replace('ie', 'y')}",
+                f"{style.number(len(lengths))} {name}, one per {unit[:-1].replace('ie', 'y')}",
                 loc="left",
                 pad=34,
                 fontweight="bold",
             )
             axis.set_ylabel(f"share of {unit} (%)")
         handles = [Line2D([], [], **look, label=name) for name, look in MARKS.items() if name != "cap" or lognormal]
-        size = f"the first {rows['versions'].iloc[0]} batches"
+        size = f"the first {style.number(rows['versions'].iloc[0])} batches"
         size += f" of each of {len(rows)} random loads" if len(rows) > 1 else f", seed {rows['seed'].iloc[0]}"
         subtitle = f"{MAIN_LOAD}: a synthetic stand-in for the trace, which is not public · {size}"
         layout.lay_out(figure, [panels], "Prompt and response lengths of the load", subtitle, [(handles, None)])
@@ -94,7 +94,6 @@ def slow_batches(tables: ArticleTables) -> Figure:
         _ranges(zoom, numbers, per_batch, is_slow, medians=~is_slow)
         whole.set(ylim=(0, per_batch.max() * 1.08), ylabel="response (tokens)")
         whole.set_title("all batches", loc="left", fontweight="bold")
-        whole.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         fast = per_batch[~is_slow]
         zoom.set(ylim=(0, fast.max() * 1.15), ylabel="response (tokens)", xlabel="input batch, in order of submission")
         zoom.set_title("fast batches enlarged (arrows: slow batches, far above)", loc="left", fontweight="bold")
@@ -108,7 +107,8 @@ def slow_batches(tables: ArticleTables) -> Figure:
             Line2D([], [], color=style.INK, linewidth=1.6, label="median"),
         ]
         title = f"The constructed load: batches {' and '.join(map(str, config.slow_batches))} are slow as a whole"
-        subtitle = f"{config.batches} batches of {per_batch.shape[1]} responses · seed {row['seed']}"
+        n_batches, n_responses = map(style.number, per_batch.shape)
+        subtitle = f"{n_batches} batches of {n_responses} responses · seed {row['seed']}"
         layout.lay_out(figure, [[whole], [zoom]], title, subtitle, [(handles, None)])
         return figure
 
@@ -136,7 +136,7 @@ def _histogram(axis: Axes, lengths: np.ndarray, cap: int | None, colour: str) ->
     first = {"p50": values["p50"] <= values["mean"], "mean": values["mean"] < values["p50"], "p99": True, "cap": False}
     for name, value in values.items():
         axis.axvline(value, zorder=3, **MARKS[name])
-        text = f"{name} {value:,.0f}"
+        text = f"{name} {style.number(value)}"
         if name == "cap" and (at_cap := (lengths >= value).mean()) > 0:
             text += f" ({at_cap:.1%})"
         place: dict[str, Any] = {"xycoords": axis.get_xaxis_transform(), "textcoords": "offset points"}
@@ -147,7 +147,6 @@ def _histogram(axis: Axes, lengths: np.ndarray, cap: int | None, colour: str) ->
             "color": MARKS[name]["color"],
         }
         axis.annotate(text, (value, 1), (-3 if first[name] else 3, rows[name]), **place)
-    axis.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
 
 
 def _ranges(axis: Axes, numbers: np.ndarray, per_batch: np.ndarray, is_slow: np.ndarray, medians: np.ndarray) -> None:

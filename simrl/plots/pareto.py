@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from simrl.plots.tables import ArticleTables
 
-LEVEL_IN = 1.25
+LEVEL_IN = 1.3
 """Width of one staleness level; frameworks stand side by side in it."""
 HEIGHT_IN = 5.0
-LANES = 0.86
+LANES = 0.94
 """Share of a level's width that the lanes of frameworks take."""
 
 
@@ -80,12 +80,13 @@ def pareto(tables: ArticleTables) -> Figure:
         for name in present:
             look, points = style.look_of(name), table[table["framework"] == name]
             new = name in style.NEW_FRAMEWORKS
-            size = 9.0 if look.marker == "*" else 7.0 if new else 6.0
+            size = 8.0 if look.marker == "*" else 6.0 if new else 5.2
             drawn: dict[str, Any] = {"color": look.colour, "marker": look.marker, "linestyle": "none"}
             drawn |= {"markersize": size, "markeredgewidth": 1.2}
             for strict, some in points.groupby("strict"):
                 fill = look.colour if strict else "white"
-                axis.plot(some["x"], some["mean"], markerfacecolor=fill, zorder=4 + new, label=f"_{name}", **drawn)
+                zorder = 4 + new + 0.5 * (not strict)  # a full mark would hide a hollow one, not the other way round
+                axis.plot(some["x"], some["mean"], markerfacecolor=fill, zorder=zorder, label=f"_{name}", **drawn)
             fill = look.colour if points["strict"].all() else "white"
             handles.append(Line2D([], [], markerfacecolor=fill, **drawn, label=look.label))
         _front(axis, table[table["front"]].sort_values("max_staleness"), most)
@@ -96,7 +97,6 @@ def pareto(tables: ArticleTables) -> Figure:
             "largest staleness trained on" + (", over all loads" if table["n"].max() > 1 else "") + " (versions)"
         )
         axis.set_xticks(range(most + 1))
-        axis.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         front: dict[str, Any] = {"color": style.ALARM, "linewidth": 1.6}
         marks: dict[str, Any] = {"color": style.MUTED, "linestyle": "none", "marker": "o", "markersize": 6}
         kinds = [
@@ -125,6 +125,6 @@ def _front(axis: Axes, front: pd.DataFrame, most: int) -> None:
     for _, point in front.iterrows():
         label = style.look_of(point["framework"]).label.replace("NeMo-RL ", "NeMo-RL\n")
         more = f"η = {point['eta']}" + (f", W = {point['warmup']:.0f}" if pd.notna(point["warmup"]) else "")
-        words = f"{label}\n{more}\n{point['mean']:,.0f}"
+        words = f"{label}\n{more}\n{style.number(point['mean'])}"
         place: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "va": "bottom", "fontsize": 8}
         axis.annotate(words, (point["max_staleness"], point["mean"]), (0, 8), color=style.ALARM, zorder=6, **place)

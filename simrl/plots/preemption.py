@@ -10,6 +10,8 @@ from simrl.plots import layout, style
 from simrl.plots.selection import over_seeds, scans, seeds_text, setting_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import pandas as pd
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -18,8 +20,8 @@ if TYPE_CHECKING:
 
 FRAMEWORKS = ("areal", "skyrl")
 MEASURES = (
-    ("preemptions_per_trajectory", "preemptions per trained trajectory", "{:.2f}"),
-    ("reprefill_tokens_per_trajectory", "tokens prefilled again per trained trajectory", "{:,.0f}"),
+    ("preemptions_per_trajectory", "preemptions per trained trajectory", "{:.2f}".format),
+    ("reprefill_tokens_per_trajectory", "tokens prefilled again per trained trajectory", style.number),
 )
 HEIGHT_IN = 2.6
 LABEL_PT = 8.0
@@ -53,7 +55,6 @@ def preemption(tables: ArticleTables) -> Figure:
             axis.set(xlabel="η", xlim=(low - 0.75, high + 0.75), ylim=(0, axis.get_ylim()[1] * 1.05))
             _name_ends(axis, table, form)
             axis.set_xticks(range(low, high + 1))
-            axis.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
             panels.append(axis)
         handles = []
         for look in map(style.look_of, present):
@@ -65,7 +66,7 @@ def preemption(tables: ArticleTables) -> Figure:
         return figure
 
 
-def _name_ends(axis: Axes, table: pd.DataFrame, form: str) -> None:
+def _name_ends(axis: Axes, table: pd.DataFrame, form: Callable[[float], str]) -> None:
     """Write the values at the first and the last eta beside the lines, apart from each other."""
     top = axis.get_ylim()[1]
     gap = LABEL_PT * 1.35 / (HEIGHT_IN * 72) * top
@@ -75,4 +76,4 @@ def _name_ends(axis: Axes, table: pd.DataFrame, form: str) -> None:
         for value, place in zip(values, places, strict=True):
             look: dict[str, Any] = {"textcoords": "offset points", "fontsize": LABEL_PT, "va": "center"}
             look["ha"] = "right" if side < 0 else "left"
-            axis.annotate(form.format(value), (eta, place), (8 * side, 0), **look)
+            axis.annotate(form(value), (eta, place), (8 * side, 0), **look)

@@ -101,7 +101,7 @@ def seeds_text(rows: pd.DataFrame, *, interval: bool = True) -> str:
 def setting_text(rows: pd.DataFrame) -> str:
     """Say what the runs have in common: hardware, model, load, steps."""
     shared = [str(rows[column].iloc[0]) for column in ("hardware", "model", "workload") if column in rows]
-    return " · ".join([*shared, f"{rows['versions'].iloc[0]} training steps"])
+    return " · ".join([*shared, f"{style.number(rows['versions'].iloc[0])} training steps"])
 
 
 def point_text(row: pd.Series[Any]) -> str:

@@ -68,8 +68,15 @@ def verl_wait_slow_batches(tables: ArticleTables) -> Figure:
         handles = [
             Patch(facecolor=WITHIN, label="within the expected limit"),
             Patch(facecolor=OVER, **hatched, label="beyond it"),
-            Line2D([], [], color=style.INK, linewidth=2, label="expected limit η - 1"),
-            Line2D([], [], color=style.ALARM, linewidth=2, linestyle=(0, (2, 1)), label="proved: max(W, η + W - 2)"),
+            Line2D([], [], color=style.INK, linewidth=2, label="expected limit η \N{MINUS SIGN} 1"),
+            Line2D(
+                [],
+                [],
+                color=style.ALARM,
+                linewidth=2,
+                linestyle=(0, (2, 1)),
+                label="proved: max(W, η + W \N{MINUS SIGN} 2)",
+            ),
         ]
         title = f"verl wait on the constructed load: {over} of {len(table)} settings exceed the limit they suggest"
         n = rows["seed"].nunique()

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 DPI = 150
 
+TICK_TEXT = "{x:,.10g}"
+"""Numbers at axes: thousands apart, no more decimals than they have. :func:`simrl.plots.layout.panel` sets it."""
+
 INK = "#1f2430"
 """Text, error bars and hatches."""
 MUTED = "#5b6270"
@@ -151,6 +154,11 @@ def theme() -> dict[str, Any]:
 def house_style() -> AbstractContextManager[None]:
     """The theme, for the length of a ``with`` block."""
     return mpl.rc_context(cast("Any", theme()))
+
+
+def number(value: float) -> str:
+    """Write a count or a rate as a whole number, thousands apart, as everywhere in figures."""
+    return f"{value:,.0f}"
 
 
 def level_colours(levels: Iterable[int]) -> dict[int, str]:

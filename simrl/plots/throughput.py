@@ -16,7 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.path import Path
 from matplotlib.patheffects import withStroke
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import MaxNLocator
 
 from simrl.plots import layout, style
 from simrl.plots.bar_table import LEVEL_PREFIX, Arrangement, arrange, bar_table
@@ -120,7 +120,7 @@ def _draw(table: pd.DataFrame, arrangement: Arrangement, title: str) -> Figure:
     highest = max(float(table["total_throughput"].max()), float(reach.max())) or 1.0
     axes[0].set_ylim(0, highest * (1.36 if grid.upright else 1.2))
     axes[0].yaxis.set_major_locator(MaxNLocator(6, integer=True, steps=[1, 2, 2.5, 5, 10]))
-    axes[0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes[0].yaxis.set_major_formatter(style.TICK_TEXT)
     x_labels = [_x_label(bars, arrangement.x) for bars in panels]
     for i, (axis, bars) in enumerate(zip(axes, panels, strict=True)):
         _draw_stacks(axis, bars, table)
@@ -191,7 +191,7 @@ def _draw_marks(axis: Axes, bars: pd.DataFrame, *, upright: bool) -> None:
                 part.set_path_effects([HALO])
             top = max(top, effective + ci)
         if effective > NUMBER_PT * (3.6 if upright else 1.7) * token_per_s_per_pt:
-            number = axis.annotate(f"{effective:.0f}", (x, 0), (0, 3.5), fontsize=NUMBER_PT, **place)
+            number = axis.annotate(style.number(effective), (x, 0), (0, 3.5), fontsize=NUMBER_PT, **place)
             number.set_bbox({"boxstyle": "round,pad=0.12", "facecolor": "white", "edgecolor": "none", "alpha": 0.75})
         look: dict[str, Any] = {"color": style.INK}
         text = f"max {bar['max_staleness']}"
@@ -294,7 +294,7 @@ def _subtitle(table: pd.DataFrame, arrangement: Arrangement) -> str:
     n = f"n = {most}" if fewest == most else f"n = {fewest} to {most}"
     seeds = f"{n} seed{'s' * (most > 1)} per bar" + (", mean and 95 % t interval" if most > 1 else "")
     shared = [_worded(column, table[column].iloc[0]) for column in arrangement.constant if table[column].notna().all()]
-    return f"{reading}\n" + " · ".join([seeds, *shared])
+    return "\n".join(filter(None, [reading, seeds, " · ".join(shared)]))
 
 
 def _x_label(bars: pd.DataFrame, x: str) -> str:
@@ -302,7 +302,7 @@ def _x_label(bars: pd.DataFrame, x: str) -> str:
     if x != "eta":
         return x
     knobs = bars["upstream_knob"].dropna().unique() if "upstream_knob" in bars else []
-    return f"η = {knobs[0]}" if len(knobs) and knobs[0] else "η"
+    return f"η = {knobs[0]}" if len(knobs) and knobs[0] not in ("", "eta") else "η"
 
 
 def _worded(column: str, value: object) -> str:
@@ -316,7 +316,9 @@ def _value(value: Any) -> str:
     """A config value as text."""
     if pd.isna(value):
         return "none"
-    return f"{value:g}" if pd.api.types.is_float(value) else str(value)
+    if pd.api.types.is_integer(value):
+        return style.number(value)
+    return f"{value:,g}" if pd.api.types.is_float(value) else str(value)
 
 
 def _levels(table: pd.DataFrame) -> list[int]:

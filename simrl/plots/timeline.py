@@ -106,7 +106,6 @@ def _draw(run: pd.Series[Any], samples: pd.DataFrame, batches: pd.DataFrame, rea
     above.tick_params(labelbottom=False)
     below.set(ylim=(0, 105), ylabel="KV cache used (%)", xlabel="time (s)")
     below.set_yticks([0, 25, 50, 75, 100])
-    below.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
     _number_steps(above, batches, end)
 
     handles: list[Any] = [Line2D([], [], color=SIMULATED, linewidth=1.5, label="simulated, all instances")]
@@ -118,8 +117,9 @@ def _draw(run: pd.Series[Any], samples: pd.DataFrame, batches: pd.DataFrame, rea
     handles.append(Patch(facecolor="white", **hatched, label="training: log-probs computed again"))
     handles.append(Patch(facecolor=UPDATE, label="training: update"))
     title = f"Requests in flight and KV cache use: {point_text(run)}"
-    subtitle = f"{setting_text(run.to_frame().T)} · {run['groups_per_batch']} groups of {run['group_size']} a step"
-    subtitle += f" · seed {run['seed']} · {run['duration_s']:,.0f} s simulated"
+    n_groups, n_members = style.number(run["groups_per_batch"]), style.number(run["group_size"])
+    subtitle = f"{setting_text(run.to_frame().T)} · {n_groups} groups of {n_members} a step"
+    subtitle += f" · seed {run['seed']} · {style.number(run['duration_s'])} s simulated"
     if real is not None:
         off = end_of(samples) / end_of(real) - 1
         subtitle += f"\nlast request, simulated against measured: {off:+.1%}"

@@ -45,13 +45,12 @@ def trl_against_verl(tables: ArticleTables) -> Figure:
         panels = [layout.panel(figure, 4.7, 2.6) for _ in range(2)]
         throughput = over_seeds(rows, ["framework", "cap"], "effective_throughput")
         waste = over_seeds(rows.assign(percent=100 * rows["waste"]), ["framework", "cap"], "percent")
-        _pairs(panels[0], throughput, present, "{:.0f}")
-        _pairs(panels[1], waste, present, "{:.0f}")
+        _pairs(panels[0], throughput, present)
+        _pairs(panels[1], waste, present)
         panels[0].set_title("effective throughput (token/s)", loc="left", fontweight="bold")
         panels[1].set_title("waste (% of the tokens trained or dropped)", loc="left", fontweight="bold")
         panels[0].set_ylabel("token/s")
         panels[1].set_ylabel("%")
-        panels[0].yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         words = {"trl": "TRL (η = cap)", "verl_drop": "verl drop, warmup 1 (η = cap + 1)"}
         handles = [Patch(facecolor=style.look_of(name).colour, label=words[name]) for name in present]
         title = "TRL against verl drop at equal expected staleness"
@@ -60,7 +59,7 @@ def trl_against_verl(tables: ArticleTables) -> Figure:
         return figure
 
 
-def _pairs(axis: Axes, table: pd.DataFrame, present: list[str], form: str) -> None:
+def _pairs(axis: Axes, table: pd.DataFrame, present: list[str]) -> None:
     """Draw one measure."""
     top = float((table["mean"] + table["ci95"].fillna(0)).max()) or 1.0
     for i, name in enumerate(present):
@@ -73,6 +72,6 @@ def _pairs(axis: Axes, table: pd.DataFrame, present: list[str], form: str) -> No
         ends = line["mean"] + line["ci95"].fillna(0)
         place: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "va": "bottom", "fontsize": 7.5}
         for at, end, mean in zip(x, ends, line["mean"], strict=True):
-            axis.annotate(form.format(mean), (at, end), (0, 2), **place)
+            axis.annotate(style.number(mean), (at, end), (0, 2), **place)
     axis.set(xlabel="expected largest staleness (versions)", ylim=(0, top * 1.2), xlim=(-0.6, LARGEST_CAP + 0.6))
     axis.set_xticks(range(LARGEST_CAP + 1))

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.lines import Line2D
 
 from simrl.plots import layout, style
-from simrl.plots.selection import over_seeds, scans, seeds_text, setting_text
+from simrl.plots.selection import over_seeds, scans, seeds_text, setting_text, some
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from simrl.plots.tables import ArticleTables
 
 CAPS = range(1, 6)
-WIDTH_IN, HEIGHT_IN = 6.6, 5.0
+WIDTH_IN, HEIGHT_IN = 7.6, 5.0
 LABEL_PT = 8.5
 LABEL_GAP_PT = 12.0
 LEADER_IN = 0.45
-LANES = 0.5
-"""Share of a cap's width over which lines of equal value stand side by side."""
+LANES = 0.66
+"""Share of a cap's width over which marks of equal value stand side by side."""
+MARK_PT = 9.0
+"""Marks nearer than this would hide each other."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,26 @@ def best_under_cap(summary: pd.DataFrame, frameworks: Sequence[str]) -> pd.DataF
     return table[table["n"] == table["framework"].map(loads)].reset_index(drop=True)
 
 
+def lanes(table: pd.DataFrame, least_gap: float) -> dict[str, int]:
+    """Give every framework a lane, so that no two in one lane come near each other under any cap.
+
+    Args:
+        table: What :func:`best_under_cap` returns.
+        least_gap: Token/s below which two values are near.
+
+    Returns:
+        Lanes counted from the middle one, 0; whoever meets nobody has that.
+    """
+    values = table.pivot_table(index="framework", columns="cap", values="mean")
+    taken: dict[str, int] = {}
+    outwards = sorted(range(-len(values), len(values) + 1), key=lambda lane: (abs(lane), -lane))
+    for name in style.in_order(values.index):
+        near = (values.loc[list(taken)] - values.loc[name]).abs().lt(least_gap).any(axis=1)
+        hidden = {taken[other] for other in near[near].index}
+        taken[name] = next(lane for lane in outwards if lane not in hidden)
+    return taken
+
+
 def under_cap(tables: ArticleTables) -> Figure:
     """Draw the article's fourteen mechanisms.
 
@@ -93,7 +115,7 @@ def under_cap_with_new(tables: ArticleTables) -> Figure:
 def _draw(summary: pd.DataFrame, frameworks: Sequence[str], title: str, highlighted: Sequence[str]) -> Figure:
     """Draw lines and name them."""
     rows = scans(summary, *frameworks)
-    table = best_under_cap(summary, frameworks)
+    table = some(best_under_cap(summary, frameworks), f"any framework with a staleness of {CAPS[-1]} or less")
     strict = rows.groupby("framework")["strict_bound"].apply(lambda bound: bound.notna().all())
     with style.house_style():
         figure = layout.sheet(12.0)
@@ -101,21 +123,22 @@ def _draw(summary: pd.DataFrame, frameworks: Sequence[str], title: str, highligh
         for cap in CAPS[::2]:
             axis.axvspan(cap - 0.5, cap + 0.5, facecolor="#f3f4f6", linewidth=0, zorder=0)
         ends = []
-        present = style.in_order(table["framework"])
-        for i, name in enumerate(present):
-            lane = (i - (len(present) - 1) / 2) * LANES / len(present)
-            line = table[table["framework"] == name].sort_values("cap").assign(x=lambda t, lane=lane: t["cap"] + lane)
+        low, high = float(table["mean"].min()), float(table["mean"].max())
+        margin = 0.05 * (high - low) or 1.0
+        low, high = low - margin, high + margin
+        lane = lanes(table, MARK_PT * (high - low) / (HEIGHT_IN * 72))
+        lane_width = LANES / (2 * max(map(abs, lane.values())) + 1)
+        table["x"] = table["cap"] + lane_width * table["framework"].map(lane)
+        for name in lane:
+            line = table[table["framework"] == name].sort_values("cap")
             faint = bool(highlighted) and name not in highlighted
             _line(axis, line, name, filled=bool(strict[name]), weight=1.0 if faint else 3.0 if highlighted else 1.6)
             last = line.iloc[-1]
-            spread = f" ± {last['ci95']:.0f}" if pd.notna(last["ci95"]) else ""
+            spread = f" ± {style.number(last['ci95'])}" if pd.notna(last["ci95"]) else ""
             ends.append(_End(name, float(last["x"]), float(last["mean"]), spread, faint, bool(strict[name])))
         axis.set(xlim=(CAPS[0] - 0.5, CAPS[-1] + 0.5), xlabel="cap on the actual largest staleness (versions)")
-        axis.set_ylabel("best effective throughput (token/s)")
-        low, high = float(table["mean"].min()), float(table["mean"].max())
-        axis.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
+        axis.set(ylim=(low, high), ylabel="best effective throughput (token/s)")
         axis.set_xticks(list(CAPS))
-        axis.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
         _names(axis, ends)
         marks: dict[str, Any] = {"color": style.MUTED, "linestyle": "none", "marker": "o", "markersize": 7}
         handles = [
@@ -126,6 +149,7 @@ def _draw(summary: pd.DataFrame, frameworks: Sequence[str], title: str, highligh
         subtitle = f"{setting_text(rows)} · {seeds_text(rows)}\nthe best setting whose actual staleness keeps the cap"
         subtitle += " on each load; a line begins where every load has one" if table["n"].max() > 1 else ""
         subtitle += "\nnumbers: the value at the largest cap" + (", ± 95 % t interval" if table["n"].max() > 1 else "")
+        subtitle += " · marks of equal value stand side by side"
         if missing:
             subtitle += f"\nnot in the table or never under the cap: {', '.join(missing)}"
         layout.lay_out(figure, [[axis]], title, subtitle, [(handles, None)])
@@ -137,6 +161,7 @@ def _line(axis: Axes, line: pd.DataFrame, name: str, *, filled: bool, weight: fl
     look = style.look_of(name)
     drawn: dict[str, Any] = {"color": look.colour, "linestyle": look.dashes, "linewidth": weight, "marker": look.marker}
     drawn |= {"markersize": 6.0 + weight / 2, "markeredgewidth": 1.3, "zorder": 3 + weight}
+    drawn["zorder"] += 0.1 * (look.dashes != style.SOLID)  # the solid line of an equal shows between the dashes
     drawn |= {"markerfacecolor": look.colour if filled else "white", "markeredgecolor": look.colour}
     axis.plot(line["x"], line["mean"], clip_on=False, label=f"_{name}", **drawn)
 
@@ -165,7 +190,7 @@ def _names(axis: Axes, ends: list[_End]) -> None:
         marker["markerfacecolor"] = look.colour if end.strict else "white"
         axis.plot(x[-1] + 0.09 * per_in, place, clip_on=False, **marker)
         weight = "normal" if end.faint else "bold"
-        label = f"{look.label}  {end.value:,.0f}{end.spread}"
+        label = f"{look.label}  {style.number(end.value)}{end.spread}"
         axis.annotate(
             label,
             (x[-1] + 0.2 * per_in, place),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
+from collections.abc import Generator
+from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
 from simpy import Environment, Event
 
-from simrl.clock import COMPLETION, TRAINER, Alarm, now_ns, to_ns
+from simrl.clock import TRAINER, Alarm, now_ns, to_ns
 from simrl.config import FrameworkConfig
 from simrl.cost.training import StepTime
 from simrl.records import TrajectoryLog
@@ -20,6 +20,7 @@ from simrl.staleness.cancellation import Cancellation
 from simrl.staleness.composition import Rules
 from simrl.staleness.control import Control
 from simrl.trainer import Trainer
+from tests.conformance.side_by_side import Sample, SideBySide
 
 TOKEN_NS = 10_000_000  # scripts give work in hundredths of a second; one is one token
 
@@ -36,119 +37,6 @@ class ScriptedWork:
     def lengths(self, group: int) -> tuple[int, np.ndarray]:
         """Return no prompt, and each member's work in hundredths of a second."""
         return 0, np.array([round(seconds * 100) for seconds in self._work[group]], np.int64)
-
-
-@dataclass
-class Sample:
-    """A trajectory being generated."""
-
-    left_ns: int
-    """Work left when it last started or stopped."""
-    since_ns: int = 0
-    """When it last started."""
-    start: int = 0
-    """Number of its present start; a stop outdates it."""
-    versions: list[int] = field(default_factory=list)
-    """Versions that generated some of it."""
-
-
-class SideBySide:
-    """Stands in for the cluster as the recordings' engine did: all samples at once, each at full speed.
-
-    Args:
-        env: the simulation.
-        log: where end versions go.
-        on_finish: called with each finished trajectory's number.
-        slots: samples that may be generated at once, first come first served; None for no limit.
-    """
-
-    def __init__(self, env: Environment, log: TrajectoryLog, on_finish: Callable[[int], None], slots: int | None):
-        self.env = env
-        self.version = 0
-        self.samples: dict[int, Sample] = {}
-        self.on_interrupt: Callable[[list[int]], None] | None = None
-        """Called at a weight update with the samples that are handed back; None lets them go on, ahead of others."""
-        self.enters_after_ns = 0
-        """How long a sample submitted after the start takes to get here (upstream's worker acts once a poll)."""
-        self._log = log
-        self._on_finish = on_finish
-        self._slots = slots
-        self._generating: dict[int, Sample] = {}
-        self._waiting: deque[int] = deque()
-        self._hold_until_ns = 0
-
-    def submit(self, trajectory: int, prompt_tokens: int, response_tokens: int, prefix_key: int) -> None:  # noqa: ARG002
-        """Queue a new sample."""
-        self.samples[trajectory] = Sample(response_tokens * TOKEN_NS)
-        self.resubmit(trajectory)
-
-    def resubmit(self, trajectory: int) -> None:
-        """Queue a sample that keeps what it has."""
-        if self.enters_after_ns and self.env.now:
-            entered = Alarm(self.env, self.enters_after_ns, COMPLETION)
-            cast("list[Any]", entered.callbacks).append(lambda _: self._enter(trajectory))
-        else:
-            self._enter(trajectory)
-
-    def _enter(self, trajectory: int) -> None:
-        self._waiting.append(trajectory)
-        self._fill()
-
-    def _fill(self) -> None:
-        while (
-            self._waiting
-            and now_ns(self.env) >= self._hold_until_ns
-            and (self._slots is None or len(self._generating) < self._slots)
-        ):
-            trajectory = self._waiting.popleft()
-            sample = self._generating[trajectory] = self.samples[trajectory]
-            sample.since_ns = now_ns(self.env)
-            sample.start += 1
-            done = Alarm(self.env, sample.left_ns, COMPLETION)
-            cast("list[Any]", done.callbacks).append(
-                lambda _, trajectory=trajectory, start=sample.start: self._done(trajectory, start)
-            )
-
-    def _stop(self, trajectory: int) -> None:
-        sample = self._generating.pop(trajectory)
-        generated_ns = now_ns(self.env) - sample.since_ns
-        if generated_ns and sample.versions[-1:] != [self.version]:
-            sample.versions.append(self.version)
-        sample.left_ns -= generated_ns
-        sample.start += 1
-
-    def _done(self, trajectory: int, start: int) -> None:
-        if trajectory in self._generating and self.samples[trajectory].start == start:
-            self._stop(trajectory)
-            self._fill()
-            row = self._log.rows[trajectory]
-            row["end_version"], row["finish_ns"] = self.version, now_ns(self.env)
-            self._on_finish(trajectory)
-
-    def abort(self, trajectory: int) -> None:
-        """Give up a sample."""
-        if trajectory in self._generating:
-            self._stop(trajectory)
-        else:
-            self._waiting.remove(trajectory)
-
-    def update_weights(self, version: int, mode: str, hold_until_ns: int) -> None:  # noqa: ARG002
-        """Interrupt the samples being generated; they keep their progress, nothing is generated during the hold."""
-        interrupted = [
-            trajectory for trajectory, sample in self._generating.items() if sample.since_ns < now_ns(self.env)
-        ]
-        begun_just_now = [trajectory for trajectory in self._generating if trajectory not in interrupted]
-        for trajectory in interrupted + begun_just_now:
-            self._stop(trajectory)
-        self._waiting.extendleft(reversed(begun_just_now))
-        self.version = version
-        self._hold_until_ns = hold_until_ns
-        resumed = Alarm(self.env, hold_until_ns - now_ns(self.env), COMPLETION)
-        cast("list[Any]", resumed.callbacks).append(lambda _: self._fill())
-        if self.on_interrupt is None:
-            self._waiting.extendleft(reversed(interrupted))
-        else:
-            self.on_interrupt(interrupted)
 
 
 @dataclass
@@ -371,7 +259,7 @@ def loop(
     log = TrajectoryLog(len(work[0]))
     books = Books(groups_per_batch, len(work[0]))
     controlling = control(env, rules._replace(cancellation=witness), books, ScriptedWork(work), log)
-    cluster = SideBySide(env, log, controlling.trajectory_finished, slots)
+    cluster = SideBySide(env, log, controlling.trajectory_finished, TOKEN_NS, slots)
     controlling.cluster = cast("Cluster", cluster)
     if isinstance(controlling, Redispatching):
         controlling.witness = witness

@@ -18,8 +18,8 @@ from simrl.staleness.books import Group
 from simrl.staleness.composition import Rules
 from simrl.staleness.control import Control
 from simrl.trainer import Trainer
-from tests.conformance.journal import JournalBooks
-from tests.conformance.scripted_engines import ScriptedEngines, ScriptedLengths
+from tests.conformance.journal import DONE, SYNC, JournalBooks
+from tests.conformance.side_by_side import ScriptedLengths, SideBySide
 
 
 class PollingControl(Control):
@@ -32,6 +32,24 @@ class PollingControl(Control):
     def _poll(self) -> None:
         super()._offer()
         self.admit()
+
+
+class NotedEngines(SideBySide):
+    """Engines without a limit, whose completions and weight updates are noted in the journal."""
+
+    def __init__(self, env: Environment, log: TrajectoryLog, books: JournalBooks, control: Control, tick_ns: int):
+        super().__init__(env, log, self._noted, tick_ns)
+        self._books = books
+        self._control = control
+
+    def _noted(self, trajectory: int) -> None:
+        self._books.note(DONE, trajectory)
+        self._control.trajectory_finished(trajectory)
+
+    def update_weights(self, version: int, mode: str, hold_until_ns: int) -> None:
+        """Note the update."""
+        self._books.note(SYNC, version)
+        super().update_weights(version, mode, hold_until_ns)
 
 
 class ScriptedTrainer(Trainer):
@@ -63,7 +81,7 @@ class Stage:
     log: TrajectoryLog
     books: JournalBooks
     control: Control
-    engines: ScriptedEngines
+    engines: NotedEngines
 
     def trainer(
         self,
@@ -147,7 +165,7 @@ def stage(
     tick_ns = to_ns(tick_s)
     journal = books(env, tick_ns, groups_per_batch, group_size)
     controlling = control(env, rules, journal, ScriptedLengths(ticks or [], group_size), log)
-    engines = ScriptedEngines(env, log, journal, controlling, tick_ns)
+    engines = NotedEngines(env, log, journal, controlling, tick_ns)
     controlling.cluster = cast("Cluster", engines)
     return Stage(framework, rules, env, log, journal, controlling, engines)
 

@@ -13,7 +13,7 @@ from simrl.staleness.composition import Rules, compose_rules
 from tests.conformance.conftest import record, replay
 from tests.conformance.goldens import golden
 from tests.conformance.journal import ADMIT, DONE, SYNC, TAKE, Entry, FilteringBooks
-from tests.conformance.scripted_engines import ScriptedEngines
+from tests.conformance.side_by_side import SideBySide
 from tests.conformance.stage import stage
 from tests.conftest import compose_config
 
@@ -53,7 +53,7 @@ class LastPrompt(Admission):
 class Lock(LastPrompt):
     """Our rule under the lock of the default mode: no batch begins while a sync waits for the running one."""
 
-    engines: ScriptedEngines
+    engines: SideBySide
 
     def room(self, books: Books) -> int:
         """Return our rule's answer, none while the trainer waits for the lock."""

@@ -16,7 +16,7 @@ from simrl.staleness.sampling import Sampling
 from tests.conformance.conftest import replay
 from tests.conformance.goldens import golden
 from tests.conformance.journal import ADMIT, DROP, SYNC, TAKE, Entry
-from tests.conformance.scripted_engines import NEVER
+from tests.conformance.side_by_side import NEVER
 from tests.conformance.stage import PollingControl, Stage, stage
 from tests.conftest import compose_config
 
