@@ -130,6 +130,8 @@ class TrajectoryLog:
         trajectory = np.concatenate([t for t, _, _ in self.boundaries] + [numbers])
         version = np.concatenate([np.full(len(t), v) for t, v, _ in self.boundaries] + [rows["end_version"]])
         so_far = np.concatenate([tokens for _, _, tokens in self.boundaries] + [rows["generated_tokens"]])
+        # a token under way at an update never came if its trajectory was cancelled, or the run ended, before it did
+        so_far = np.minimum(so_far, rows["generated_tokens"][trajectory])
         order = np.argsort(trajectory, kind="stable")  # boundaries were appended in time order
         trajectory, version, so_far = trajectory[order], version[order], so_far[order]
         before = np.concatenate([[0], so_far[:-1]])

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, given, settings
 
 from simrl.config import SimulationConfig
 from simrl.metrics import summarise, tokens_of, trained_levels
 from simrl.records import DROPPED_L2, DROPPED_L3, NONE, TRAINED, UNFINISHED, Records
 from simrl.simulation import simulate
+from tests.conftest import compose_config
 from tests.random_configs import small_configs
 
 random_runs = settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
@@ -54,6 +56,23 @@ def test_tokens_are_conserved_by_fate(config: SimulationConfig) -> None:
     assert sum(parts) == tokens_of(rows).sum()
     assert trained_levels(records)["tokens"].sum() == row["trained_tokens"]
     assert row["effective_throughput"] == row["trained_tokens"] / row["duration_s"]
+
+
+@pytest.mark.parametrize("update", ["abort", "keep", "recompute"])
+def test_a_token_under_way_at_the_end_is_nobodys(update: str) -> None:
+    """Weights that change in the middle of an iteration which the run's end cuts off leave no token in the segments.
+
+    Training takes no time here, so several updates and the end fall into one iteration.
+    """
+    trainer = [f"trainer.{key}=0" for key in ("fitted_per_token_s", "fitted_per_squared_token_s", "weight_sync_s")]
+    lengths = ["mean_response_tokens=10", "max_response_tokens=20", "sigma_between_groups=0", "sigma_within_group=0"]
+    config = compose_config(
+        "framework=areal", "framework.eta=4", f"framework.weight_update={update}", "hardware.gpus=16",
+        "rollout.instances=3", "trainer=fitted", *trainer, *(f"workload.{length}" for length in lengths),
+        "versions=5", "groups_per_batch=1", "group_size=1",
+    )  # fmt: skip
+    records = simulate(config)
+    assert records.segments["tokens"].sum() == records.trajectories["generated_tokens"].sum()
 
 
 @random_runs
