@@ -43,7 +43,7 @@ def preemption(tables: ArticleTables) -> Figure:
         figure = layout.sheet()
         panels = []
         for column, words, form in MEASURES:
-            axis = layout.panel(figure, 4.2, HEIGHT_IN)
+            axis = layout.panel(figure, 4.6, HEIGHT_IN)
             axis.set_title(words, loc="left", fontweight="bold")
             table = over_seeds(rows, ["framework", "eta"], column)
             for name in present:
@@ -52,7 +52,7 @@ def preemption(tables: ArticleTables) -> Figure:
                 bars: dict[str, Any] = {"capsize": 2.5, "elinewidth": 1.0, "linewidth": 1.8, "markersize": 6}
                 axis.errorbar(line["eta"], line["mean"], line["ci95"], **drawn, **bars)
             low, high = int(rows["eta"].min()), int(rows["eta"].max())
-            axis.set(xlabel="η", xlim=(low - 0.75, high + 0.75), ylim=(0, axis.get_ylim()[1] * 1.05))
+            axis.set(xlabel="η", xlim=(low - 1.4, high + 1.4), ylim=(0, axis.get_ylim()[1] * 1.05))
             _name_ends(axis, table, form)
             axis.set_xticks(range(low, high + 1))
             panels.append(axis)
@@ -67,13 +67,13 @@ def preemption(tables: ArticleTables) -> Figure:
 
 
 def _name_ends(axis: Axes, table: pd.DataFrame, form: Callable[[float], str]) -> None:
-    """Write the values at the first and the last eta beside the lines, apart from each other."""
+    """Write who has which value at the first and the last eta beside the lines, apart from each other."""
     top = axis.get_ylim()[1]
     gap = LABEL_PT * 1.35 / (HEIGHT_IN * 72) * top
     for eta, side in ((table["eta"].min(), -1), (table["eta"].max(), 1)):
-        values = table.loc[table["eta"] == eta, "mean"].tolist()
-        places = layout.spread(values, gap, gap / 2, top)
-        for value, place in zip(values, places, strict=True):
+        ends = table[table["eta"] == eta]
+        places = layout.spread(ends["mean"].tolist(), gap, gap / 2, top)
+        for name, value, place in zip(ends["framework"], ends["mean"], places, strict=True):
             look: dict[str, Any] = {"textcoords": "offset points", "fontsize": LABEL_PT, "va": "center"}
             look["ha"] = "right" if side < 0 else "left"
-            axis.annotate(form(value), (eta, place), (8 * side, 0), **look)
+            axis.annotate(f"{style.look_of(name).label} {form(value)}", (eta, place), (8 * side, 0), **look)
