@@ -14,7 +14,11 @@ from simrl import ranges
 from simrl.ranges import STANDINGS, ConfigError, at_least, brief, more_than, one_of
 
 __all__ = [
+    "GROUPS",
+    "OUTPUT_KEYS",
+    "RUN_KEYS",
     "STANDINGS",
+    "TOP_KEYS",
     "ConfigError",
     "EngineCosts",
     "FrameworkConfig",
@@ -321,3 +325,17 @@ class SimulationConfig:
 
     def __post_init__(self) -> None:
         ranges.check_simulation(self)
+
+
+GROUPS: dict[str, type[Any]] = {
+    "hardware": HardwareConfig,
+    "model": ModelConfig,
+    "workload": WorkloadConfig,
+    "framework": FrameworkConfig,
+    "rollout": RolloutConfig,
+    "trainer": TrainerConfig,
+}
+OUTPUT_KEYS = ("output_dir", "resume", "run", "fail_fast")
+"""What a run's result does not depend on, and so its identity neither."""
+RUN_KEYS = ("seed", "versions", "groups_per_batch", "group_size")
+TOP_KEYS = (*GROUPS, *RUN_KEYS, *OUTPUT_KEYS)

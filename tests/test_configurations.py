@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from simrl.compose import GROUPS, config_folder
-from simrl.config import ConfigError, SimulationConfig
+from simrl.compose import config_folder
+from simrl.config import GROUPS, ConfigError, SimulationConfig
 from simrl.cost.iteration import engine_costs
 from simrl.metrics import summarise
 from simrl.simulation import prepare, simulate

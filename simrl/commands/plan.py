@@ -16,9 +16,10 @@ from typing import Any
 from hydra import initialize_config_dir
 
 from simrl.commands import answer
-from simrl.compose import config_folder, given_values, points_of
+from simrl.compose import config_folder
 from simrl.config import ConfigError, SimulationConfig
 from simrl.output_folder import output_folder
+from simrl.overrides import given_values, points_of
 from simrl.progress import clock_text
 from simrl.run import run_folder
 from simrl.sweep.estimate import BASES, Estimate, estimate, times_of, wall_s

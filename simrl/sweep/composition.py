@@ -17,7 +17,7 @@ from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig
 
-from simrl.compose import is_group_choice
+from simrl.overrides import is_group_choice
 
 if TYPE_CHECKING:
     from hydra.core.config_search_path import ConfigSearchPath

@@ -17,9 +17,10 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError, safe_load  # type: ignore[import-untyped]
 
-from simrl.compose import compose_point, config_folder, points_of, typed
+from simrl.compose import compose_point, config_folder, typed
 from simrl.config import ConfigError
 from simrl.identity import run_id
+from simrl.overrides import points_of
 from simrl.results import STATUS, whole_file
 from simrl.sweep.grid import Point
 

@@ -28,8 +28,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped] # what OmegaConf reads files with
 
-from simrl.compose import OUTPUT_KEYS, compose_point, config_folder, explain, typed
-from simrl.config import ConfigError, SimulationConfig
+from simrl.compose import compose_point, config_folder, explain, typed
+from simrl.config import OUTPUT_KEYS, ConfigError, SimulationConfig
 from simrl.limits import Limits, limits_of
 from simrl.simulation import prepare
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
-from simrl.compose import points_of
+from simrl.overrides import points_of
 from simrl.progress import say
 from simrl.results import read_status
 from simrl.rollout.compilation import compile_engine

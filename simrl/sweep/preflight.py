@@ -10,10 +10,11 @@ from hydra import initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from simrl.compose import compose_point, config_folder, given_values, points_of, typed
+from simrl.compose import compose_point, config_folder, typed
 from simrl.config import ConfigError
 from simrl.limits import limits_of
 from simrl.output_folder import output_folder
+from simrl.overrides import given_values, points_of
 from simrl.simulation import prepare
 
 SUBMITIT = "hydra_plugins.hydra_submitit_launcher"

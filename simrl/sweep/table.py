@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simrl.compose import GROUPS, RUN_KEYS
+from simrl.config import GROUPS, RUN_KEYS
 from simrl.metrics import UNITS
 from simrl.progress import say
 from simrl.results import BATCHES, SUMMARY, is_ok, whole_file, write_parquet

@@ -8,8 +8,8 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from simrl.compose import GROUPS, typed
-from simrl.config import ConfigError, SimulationConfig, VerlConfig
+from simrl.compose import typed
+from simrl.config import GROUPS, ConfigError, SimulationConfig, VerlConfig
 from simrl.results import STATUS, read_status
 
 CONFIG = Path(".hydra") / "config.yaml"
