@@ -1,4 +1,4 @@
-"""Small random simulations: tight KV, groups, every framework and weight update."""
+"""Small random simulations: tight KV, groups, every framework in both forms and every weight update."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from simrl.compose import config_folder
 from simrl.config import EngineCosts, SimulationConfig
+from simrl.ranges import FORMS
 from tests.conftest import compose_config
 
 FRAMEWORKS = sorted(path.stem for path in (Path(config_folder()) / "framework").glob("*.yaml"))
@@ -19,7 +20,8 @@ def small_configs(draw: st.DrawFn, frameworks: tuple[str, ...] = tuple(FRAMEWORK
     """Draw a configuration that can run and takes milliseconds."""
     framework = draw(st.sampled_from(frameworks))
     eta = draw(st.integers(1, 4))
-    overrides = [f"framework={framework}", f"framework.eta={eta}", "hardware.gpus=16"]
+    form = draw(st.sampled_from(FORMS))
+    overrides = [f"framework={framework}", f"framework.eta={eta}", f"framework.form={form}", "hardware.gpus=16"]
     if framework.startswith("verl"):
         overrides.append(f"framework.warmup={draw(st.integers(0, 3))}")
     update = draw(st.sampled_from([None, "abort", "keep", "recompute", "drain"]))
