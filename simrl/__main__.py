@@ -7,6 +7,7 @@ import os
 import sys
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import hydra
@@ -19,14 +20,19 @@ from simrl import commands
 from simrl.compose import config_folder, typed
 from simrl.config import ConfigError
 from simrl.ending import FAILED, ended
-from simrl.limits import limits_of
+from simrl.limits import Limits, limits_of
 from simrl.progress import say, tell
 from simrl.report import run_report
 from simrl.results import read_summary
 from simrl.rollout.compilation import compile_engine, compiling_ahead
-from simrl.run import Outcome, run, run_folder
+from simrl.run import run
 from simrl.sweep.multirun import SweepReport, link_run, stop_mark
-from simrl.sweep.preflight import check_points, search_path
+from simrl.sweep.preflight import check_points
+
+OTHER_CONFIGURATIONS = ("config_name", "config_path", "package", "experimental_rerun")
+"""Hydra's options that would run something else than what was checked."""
+MODES = ("run", "multirun", "cfg", "info", "hydra_help", "shell_completion")
+"""Hydra's options of which one at most makes sense."""
 
 
 def hydra_files(config: DictConfig) -> dict[str, str]:
@@ -53,8 +59,8 @@ def job(config: DictConfig) -> float | None:
 def single_job(config: DictConfig) -> int:
     """Run the only job and print its summary; return the exit code."""
     simulation = typed(config)
-    files, limits = hydra_files(config), limits_of(config)
-    outcome = run(simulation, config.output_dir, resume=config.resume, hydra_files=files, limits=limits)
+    files = partial(hydra_files, config)
+    outcome = run(simulation, config.output_dir, resume=config.resume, hydra_files=files, limits=limits_of(config))
     if outcome.state != "ok":
         say(f"run failed: {outcome.error}")
         say(f"traceback: {outcome.folder / 'status.json'}")
@@ -66,20 +72,25 @@ def single_job(config: DictConfig) -> int:
 
 def sweep_job(config: DictConfig, sweep_folder: Path, number: int) -> float | None:
     """Run one job of a sweep and link its run into the sweep's folder; it raises nothing."""
-    simulation, limits = typed(config), limits_of(config)
     if stop_mark(sweep_folder).exists():
         return None
-    files = hydra_files(config)
+    limits = Limits()
     try:
-        outcome = run(simulation, config.output_dir, resume=config.resume, hydra_files=files, limits=limits)
+        simulation, limits = typed(config), limits_of(config)
+        outcome = run(
+            simulation, config.output_dir, resume=config.resume, hydra_files=partial(hydra_files, config), limits=limits
+        )
         link_run(sweep_folder, number, outcome.folder)
-    except OSError as error:  # a full disk: what has no link is missed at the end
-        folder = run_folder(simulation, config.output_dir)
-        outcome = Outcome(folder.name, folder, "failed", cached=False, error=f"{type(error).__name__}: {error}")
-    state = "cached" if outcome.cached else outcome.state
-    say(f"#{number} {outcome.run_id}: {state}" + (f": {outcome.error}" if outcome.error else ""))
-    if outcome.state == "ok":
-        return float(read_summary(outcome.folder)["effective_throughput"])
+    except (
+        OSError,
+        ConfigError,
+    ) as error:  # a full disk, a trace file that is gone: what has no link is missed at the end
+        say(f"#{number}: failed: {type(error).__name__}: {error}")
+    else:
+        state = "cached" if outcome.cached else outcome.state
+        say(f"#{number} {outcome.run_id}: {state}" + (f": {outcome.error}" if outcome.error else ""))
+        if outcome.state == "ok":
+            return float(read_summary(outcome.folder)["effective_throughput"])
     if limits.fail_fast:
         with suppress(OSError):
             stop_mark(sweep_folder).touch()
@@ -93,13 +104,20 @@ def asked(arguments: list[str]) -> argparse.Namespace:
         ConfigError: for a word that is neither a command nor an override.
     """
     parser = commands.OneLineParser(prog="simrl", parents=[get_args_parser()], add_help=False)
-    namespace, unknown = parser.parse_known_args(arguments)
+    namespace, unknown = parser.parse_known_intermixed_args(arguments)
     for word in namespace.overrides if not namespace.shell_completion else ():
         if "=" not in word and not word.startswith("~"):
             mend = f"no such command or key=value; commands are {', '.join(commands.NAMES)}, and stand first"
             raise ConfigError("argument", word, mend)
     if unknown:
         parser.error(f"no such option {' '.join(unknown)}")
+    for option in OTHER_CONFIGURATIONS:
+        if given := getattr(namespace, option):
+            mend = "simrl has one configuration; give your own options with --config-dir, and choose them"
+            raise ConfigError(f"--{option.replace('_', '-')}", given, mend)
+    modes = [f"--{mode.replace('_', '-')}" for mode in MODES if getattr(namespace, mode)]
+    if len(modes) > 1:
+        raise ConfigError("argument", " ".join(modes), "are different things to do; ask for one")
     return namespace
 
 
@@ -112,7 +130,8 @@ def launch(arguments: list[str]) -> int:
             sweeping = namespace.multirun or "hydra.mode=MULTIRUN" in namespace.overrides
             check_points(namespace.overrides, namespace.config_dir, sweeping=sweeping)
             compile_engine(say, ahead)
-    sys.argv[1:] = arguments
+    options = [word for word in arguments if word not in namespace.overrides]
+    sys.argv[1:] = [*options, *namespace.overrides]  # Hydra wants its options all before the overrides, or all behind
     try:
         hydra.main(config_path=config_folder(), config_name="config", version_base="1.3")(job)()
     except BrokenProcessPool:
@@ -120,7 +139,7 @@ def launch(arguments: list[str]) -> int:
             raise
         from simrl.sweep.rescue import finish  # noqa: PLC0415 - seldom needed
 
-        finish(SweepReport.started, search_path(namespace.config_dir))
+        finish(SweepReport.started)
     except RuntimeError as error:
         if SweepReport.started is None or not type(error).__module__.startswith("submitit"):
             raise
@@ -144,10 +163,8 @@ def main(argv: list[str] | None = None) -> None:
         return
     if given and given[0] in commands.NAMES:
         sys.exit(ended(lambda: commands.main(given)))
-    sweeping = [flag for flag in given if flag in ("-m", "--multirun")]
-    arguments = [argument for argument in given if argument not in sweeping] + sweeping  # Hydra wants -m first or last
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come to us as exceptions; we print the one line
-    code = ended(lambda: launch(arguments))
+    code = ended(lambda: launch(list(given)))
     if code:
         sys.exit(code)
 

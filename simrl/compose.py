@@ -31,6 +31,18 @@ def config_folder() -> str:
     return str(inside if inside.is_dir() else package.parent / "conf")
 
 
+def search_path(*folders: str | Path) -> list[str]:
+    """Return the override that lets Hydra find options in the user's own *folders*, if there are any."""
+    places = ",".join(f"'file://{Path(folder).absolute()}'" for folder in folders)
+    return [f"hydra.searchpath=[{places}]"] if places else []
+
+
+def own_places(hydra: DictConfig) -> list[str]:
+    """Return :func:`search_path` of the folders a sweep was started with, as its ``hydra`` node tells."""
+    files = [source.path for source in hydra.runtime.config_sources if source.schema == "file"]
+    return search_path(*(path for path in files if Path(path) != Path(config_folder())))
+
+
 def _register() -> None:
     """Give Hydra the schemas; in a sub-group of their own they stay out of a group's options and of glob(*)."""
     schemas = [(group, "base", schema) for group, schema in GROUPS.items()]

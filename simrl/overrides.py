@@ -27,9 +27,11 @@ LONGEST_NAME = 255
 
 def is_group_choice(override: str) -> bool:
     """Return whether an override chooses an option of a group, or touches Hydra or the config's structure."""
-    key = override.split("=", 1)[0]
+    key, _, value = override.partition("=")
     if override.startswith("+") and key.lstrip("+").partition(".")[0] in GROUPS and "." in key and "@" not in key:
         return False  # adds a value
+    if key in GROUPS and value.lstrip().startswith("{"):
+        return False  # sets values
     return override[:1] in ("+", "~") or "/" in key or "@" in key or key in GROUPS or key.startswith("hydra.")
 
 

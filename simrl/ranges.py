@@ -50,6 +50,10 @@ class ConfigError(ValueError):
         super().__init__(f"{brief(key)}={brief(shown)}: {brief(mend)}")
         self.key, self.value, self.mend = key, value, mend
 
+    def __reduce__(self) -> tuple[type[ConfigError], tuple[str, object, str]]:
+        """Let it come back from a worker process."""
+        return ConfigError, (self.key, self.value, self.mend)
+
     def within(self, file: str) -> ConfigError:
         """Return the same error of a key that stands in a file."""
         return ConfigError(f"{file}: {self.key}", self.value, self.mend)

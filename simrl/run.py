@@ -42,7 +42,7 @@ def run(
     output_dir: str | Path,
     *,
     resume: bool = True,
-    hydra_files: Mapping[str, str] | None = None,
+    hydra_files: Callable[[], Mapping[str, str]] = dict,
     limits: Limits = Limits(),  # noqa: B008 - a constant
     tried: int = 0,
     on_try: Callable[[int], None] | None = None,
@@ -55,7 +55,7 @@ def run(
         config: what to simulate; it must have passed :func:`simrl.simulation.prepare`.
         output_dir: the run's folder is ``<output_dir>/runs/<run id>``.
         resume: take an existing result.
-        hydra_files: file name -> text, written to the run's .hydra/.
+        hydra_files: gives file name -> text, written to the run's .hydra/; asked only if the run is computed.
         limits: the time of one try, and how many tries there are.
         tried: tries there were before, in processes that died.
         on_try: called with its number, from 1, when a try begins.
@@ -72,7 +72,7 @@ def run(
         if resume and is_ok(target):  # another process has computed it meanwhile
             return cached
         try:
-            error = _compute(config, target, hydra_files or {}, limits, tried, on_try)
+            error = _compute(config, target, hydra_files(), limits, tried, on_try)
         except OSError as failure:  # no room for the status either
             error = f"{type(failure).__name__}: {failure}"
     return Outcome(name, target, "failed" if error else "ok", cached=False, error=error)

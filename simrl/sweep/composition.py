@@ -39,9 +39,9 @@ class SharedComposition(ConfigLoader):
 
     def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
         """Return what Hydra would compose for a job."""
-        if any(override[0] in "+~" for override in sweep_overrides):  # whose order among the others matters
-            return self.loader.load_sweep_config(master_config, sweep_overrides)
         choices = [override for override in sweep_overrides if is_group_choice(override)]
+        if any(choice[0] in "+~" for choice in choices):  # whose order among the values matters
+            return self.loader.load_sweep_config(master_config, sweep_overrides)
         key = (self.sweep, *choices)
         if key not in _compositions:
             _compositions[key] = self.loader.load_sweep_config(master_config, choices)

@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError, safe_load  # type: ignore[import-untyped]
 
-from simrl.compose import compose_point, config_folder, typed
+from simrl.compose import compose_point, config_folder, own_places, typed
 from simrl.config import ConfigError
 from simrl.identity import run_id
 from simrl.overrides import points_of
@@ -151,7 +151,9 @@ def _hydra_sweep(folder: Path) -> SweepFolder:
     """A ``-m`` sweep: its links tell the runs that ended, its overrides tell the rest."""
     links = {int(entry.name): Path(os.path.realpath(entry)) for entry in folder.iterdir() if entry.name.isdigit()}
     try:
-        asked = [str(override) for override in OmegaConf.load(folder / MULTIRUN).hydra.overrides.task]
+        hydra_node = OmegaConf.load(folder / MULTIRUN).hydra
+        asked = [str(override) for override in hydra_node.overrides.task]
+        places = own_places(hydra_node)
     except (OSError, UnicodeDecodeError, YAMLError, OmegaConfBaseException, AttributeError, TypeError) as error:
         raise ConfigError(
             MULTIRUN, folder / MULTIRUN, "is damaged; start the sweep again, its runs are kept"
@@ -170,7 +172,7 @@ def _hydra_sweep(folder: Path) -> SweepFolder:
                 name = links[number].name
             else:
                 try:
-                    name = run_id(typed(compose_point(overrides, bases)))
+                    name = run_id(typed(compose_point([*places, *overrides], bases)))
                 except UNUSABLE:
                     name = f"#{number}"
             points.append(PlannedRun("", tuple(overrides), name))

@@ -43,10 +43,13 @@ def cores() -> int:
 
 def compute(job: Job, on_try: Callable[[int], None] | None = None) -> Outcome:
     """Compute one run; a worker's whole work. *on_try* hears the number of each try when it begins."""
-    files = {
-        "config.yaml": safe_dump(plain(job.config), sort_keys=False),
-        "overrides.yaml": safe_dump(list(job.overrides)),
-    }
+
+    def files() -> dict[str, str]:
+        return {
+            "config.yaml": safe_dump(plain(job.config), sort_keys=False),
+            "overrides.yaml": safe_dump(list(job.overrides)),
+        }
+
     outcome = run(
         job.config,
         job.output_dir,

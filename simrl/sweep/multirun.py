@@ -87,6 +87,7 @@ class SweepReport(Callback):
         stop_mark(folder).unlink(missing_ok=True)
         try:
             collected = collect_folder(folder)
+            lost = collected.missing if collected is not None else ()
             if collected is not None:
                 say(f"{len(collected.rows)} runs collected: {', '.join(map(str, collected.files))}")
         except OSError as trouble:
@@ -102,5 +103,5 @@ class SweepReport(Callback):
         missing = sum(not link_path(folder, number).is_symlink() for number in range(len(points)))
         if missing:
             say(f"{missing} of {len(points)} runs were not started, or left no trace")
-        if failed or missing:
+        if failed or missing or lost:
             sys.exit(1)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from pathlib import Path
 from shutil import which
 
 from hydra import initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from simrl.compose import compose_point, config_folder, typed
+from simrl.compose import compose_point, config_folder, search_path, typed
 from simrl.config import ConfigError
 from simrl.limits import limits_of
 from simrl.output_folder import output_folder
@@ -19,11 +18,7 @@ from simrl.simulation import prepare
 
 SUBMITIT = "hydra_plugins.hydra_submitit_launcher"
 N_JOBS, SWEEP_DIR = "hydra.launcher.n_jobs", "hydra.sweep.dir"
-
-
-def search_path(config_dir: str | None) -> list[str]:
-    """Return the override that lets Hydra find a user's own options, if they gave a folder of them."""
-    return [f"hydra.searchpath=[file://{Path(config_dir).absolute()}]"] if config_dir else []
+CHDIR, SUBDIR = "hydra.job.chdir", "hydra.sweep.subdir"
 
 
 def check_points(overrides: list[str], config_dir: str | None = None, *, sweeping: bool = True) -> int:
@@ -33,15 +28,22 @@ def check_points(overrides: list[str], config_dir: str | None = None, *, sweepin
         ConfigError: for the first point that cannot be simulated.
     """
     check_launcher(overrides)
-    if not sweeping:
+    if sweeping:
+        check_folders(overrides)
+    else:
         check_single(overrides)
+    places = search_path(config_dir) if config_dir else []
+    outputs = set()
     with initialize_config_dir(config_folder(), version_base="1.3"):
         points = points_of(overrides)
         bases: dict[tuple[str, ...], DictConfig] = {}
         for point in points:
-            composed = compose_point([*search_path(config_dir), *point], bases)
+            composed = compose_point([*places, *point], bases)
             limits_of(composed)
-            check_output(composed)
+            outputs.add(check_output(composed))
+            if sweeping and (len(outputs) > 1 or any("${" in output for output in outputs)):
+                mend = "must be one folder for all runs of a sweep; each run has a folder of its own in it"
+                raise ConfigError("output_dir", " and ".join(sorted(outputs)), mend)
             prepare(typed(composed))
     return len(points)
 
@@ -58,18 +60,39 @@ def check_single(overrides: list[str]) -> None:
             raise ConfigError(key, values, "is a list; add -m to sweep over it")
 
 
-def check_output(composed: DictConfig) -> None:
-    """Check the keys that say where a run's result goes and whether one that is there is taken.
+def check_folders(overrides: list[str]) -> None:
+    """Check that a sweep's folder is one, holds links to runs by number, and is where its jobs look for it.
+
+    Raises:
+        ConfigError: for what Hydra allows and would cost all runs after they were computed.
+    """
+    given = given_values(overrides)
+    if given.get(CHDIR):
+        raise ConfigError(CHDIR, given[CHDIR], "must be false; each run has a folder of its own without it")
+    if given.get(SUBDIR, ".") != ".":
+        raise ConfigError(SUBDIR, given[SUBDIR], "must be . ; the sweep's folder holds a link to each run, by number")
+    for override in OverridesParser.create().parse_overrides(overrides):
+        if override.is_sweep_override() and f"${{{override.key_or_group}}}" in str(given.get(SWEEP_DIR)):
+            raise ConfigError(
+                SWEEP_DIR, given[SWEEP_DIR], "must be one folder; each run has one of its own in output_dir"
+            )
+
+
+def check_output(composed: DictConfig) -> str:
+    """Check the keys that say where a run's result goes and whether one that is there is taken; return where to.
 
     Raises:
         ConfigError: if output_dir can be no folder, or resume is neither true nor false.
     """
     raw = OmegaConf.to_container(composed, resolve=False)
     assert isinstance(raw, dict)
-    if "${hydra:" not in str(raw["output_dir"]):  # which only Hydra's own job can resolve
+    output = str(raw["output_dir"])
+    if "${hydra:" not in output:  # which only Hydra's own job can resolve
+        output = str(composed.output_dir)
         output_folder("output_dir", composed.output_dir)
     if not isinstance(composed.resume, bool):
         raise ConfigError("resume", composed.resume, "must be true or false")
+    return output
 
 
 def check_launcher(overrides: list[str]) -> None:

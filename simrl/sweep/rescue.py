@@ -6,6 +6,7 @@ import shutil
 import sys
 from pathlib import Path
 
+from simrl.compose import own_places
 from simrl.limits import limits_of
 from simrl.lock import release_dead
 from simrl.progress import say
@@ -15,21 +16,17 @@ from simrl.sweep.multirun import Started, SweepReport, link_path, link_run, stop
 from simrl.sweep.pool import run_points
 
 
-def finish(sweep: Started, search_path: list[str]) -> None:
-    """Compute what the launcher left, in processes whose death costs their own run alone; then report as usual.
-
-    Args:
-        sweep: what was started.
-        search_path: overrides that let Hydra find the user's own options.
-    """
+def finish(sweep: Started) -> None:
+    """Compute what the launcher left, in processes whose death costs their own run alone; then report as usual."""
     config = sweep.config
+    places = own_places(config.hydra)
     folder = Path(config.hydra.sweep.dir)
     left = [number for number in range(len(sweep.points)) if not link_path(folder, number).is_symlink()]
     say(f"a worker process died; the {len(left)} runs that are left go on without it")
     if not stop_mark(folder).exists():
         n_jobs = config.hydra.launcher.n_jobs
         outcomes = run_points(
-            [Point("sweep", (*search_path, *sweep.points[number])) for number in left],
+            [Point("sweep", (*places, *sweep.points[number])) for number in left],
             config.output_dir,
             workers=n_jobs if n_jobs > 0 else None,
             resume=config.resume,
