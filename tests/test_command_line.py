@@ -220,6 +220,17 @@ ODD = [
     (("--config-dir", "mine", "rollout=broken"), "file={cwd}/mine/rollout/broken.yaml: is no YAML: line 2, "),
     (("--config-dir", "mine", "rollout=half"), "rollout.costs.decode_floor_s=???: needs a value"),
     (("--config-dir", "mine", "rollout=bare"), "rollout={'name': 'bare'}: has no schema"),
+    (("seed=0,1", "--config-dir", "mine", "-m", "rollout=bare"), "rollout={'name': 'bare'}: has no schema"),
+    (("-cn", "other"), "--config-name=other: simrl has one configuration; give your own options with --config-dir"),
+    (("-m", "-cp", "mine", "seed=0,1"), "--config-path=mine: simrl has one configuration"),
+    (("-m", "--cfg", "job"), "argument=--multirun --cfg: are different things to do; ask for one"),
+    (("--run", "-m", "seed=0,1"), "argument=--run --multirun: are different things to do; ask for one"),
+    (("-m", "output_dir=a_${seed}", "seed=1,2"), "output_dir=a_1 and a_2: must be one folder for all runs of a sweep"),
+    (("-m", "output_dir=a,b"), "output_dir=a and b: must be one folder for all runs of a sweep"),
+    (("-m", "output_dir=a${hydra:job.num}"), "output_dir=a${hydra:job.num}: must be one folder for all runs"),
+    (("-m", "hydra.job.chdir=true"), "hydra.job.chdir=True: must be false; each run has a folder of its own"),
+    (("-m", "hydra.sweep.subdir=${hydra.job.num}"), "hydra.sweep.subdir=${hydra.job.num}: must be . ; the sweep's"),
+    (("-m", "hydra.sweep.dir=G${seed}", "seed=1,2"), "hydra.sweep.dir=G${seed}: must be one folder; each run has one"),
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
@@ -142,3 +143,10 @@ def test_one_eta_at_both_ends(configure: Callable[..., SimulationConfig]) -> Non
     for framework in ("deadline", "psrl"):
         with pytest.raises(ConfigError, match=r"framework\.sampling\.eta=1: must be framework\.eta"):
             prepare(configure(f"framework={framework}", "framework.sampling.eta=1"))
+
+
+def test_an_error_comes_back_from_a_worker() -> None:
+    """A ConfigError survives the way between processes: one that does not looks like a worker that died."""
+    error = ConfigError("framework.eta", -1, "must be 0 or more")
+    back = pickle.loads(pickle.dumps(error))  # noqa: S301 - ours
+    assert (str(back), back.key, back.value, back.mend) == (str(error), error.key, error.value, error.mend)

@@ -21,10 +21,12 @@ import simrl.__main__
 import simrl.run
 import simrl.sweep.job
 import simrl.sweep.pool
+from simrl.__main__ import sweep_job
 from simrl.compose import compose_point, config_folder
 from simrl.config import ConfigError, SimulationConfig
 from simrl.limits import Limits
 from simrl.run import NOT_STARTED, Outcome
+from simrl.sweep.folder import read_folder
 from simrl.sweep.grid import Point, expand, sweep_of
 from simrl.sweep.job import compute
 from simrl.sweep.multirun import link_run
@@ -171,6 +173,32 @@ def test_a_multirun_survives_its_workers(tmp_path: Path, undisturbed: Path, monk
         assert seeds_in(log) == [1, 2, 3]
     (second,) = set((output / "sweeps").iterdir()) - {first}
     assert_whole_multirun(second, undisturbed)
+
+
+def test_the_rescue_finds_the_users_own_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs that a dead worker left, and those that are counted as missing, are of the options that were asked for."""
+    options = tmp_path / "mine" / "framework"
+    options.mkdir(parents=True)
+    (options / "my.yaml").write_text("defaults: [areal, _self_]\nname: my\neta: 3\n")
+    own = (f"hydra.searchpath=[file://{tmp_path / 'mine'}]", "framework=my", "hydra.sweep.dir=outputs/sweeps/my")
+    with sabotage(tmp_path, "kill:2", monkeypatch):
+        code, said = ended(start(tmp_path, *MULTIRUN, *own))
+    assert (code, "a worker process died" in said) == (1, True), said
+    runs = sorted(path.name.rpartition("-")[0] for path in (tmp_path / "outputs" / "runs").iterdir())
+    assert runs == [f"my-eta3-seed{seed}" for seed in range(FEW)]
+    sweep = tmp_path / "outputs" / "sweeps" / "my"
+    for number in range(FEW):
+        (sweep / str(number)).unlink()
+    assert {point.run_id[:8] for point in read_folder(sweep).points} == {"my-eta3-"}
+
+
+def test_an_input_that_vanishes_costs_its_run_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A job of a -m sweep whose trace file is gone says so and raises nothing, so that the others go on."""
+    overrides = ["workload=trace", f"workload.path={tmp_path / 'gone.jsonl'}", f"output_dir={tmp_path}"]
+    with initialize_config_dir(config_folder(), version_base="1.3"):
+        config = compose_point(overrides, {})
+    assert sweep_job(config, tmp_path, 3) is None
+    assert capsys.readouterr().err.startswith("simrl: #3: failed: FileNotFoundError: ")
 
 
 def assert_whole_multirun(sweep: Path, undisturbed: Path) -> None:
