@@ -41,7 +41,7 @@ def reproduce(request: Request) -> int:
         return FAILED
     folder = request.output_dir / "sweeps" / "article"
     new = any(not outcome.cached for outcome in carried.outcomes)
-    with drawing(request.workers or cores(), ahead=new) as pool:
+    with drawing(request.workers or cores(), folder, ahead=new) as pool:
         tables = article_tables(carried.points, carried.outcomes, folder, request.output_dir / "runs")
         loads = loads_of(tables)
         changed = [f"{key}={value}" for key, value in request.settings.items()]
