@@ -2,7 +2,8 @@
 
 Runs every experiment of sweeps/article.yaml that was not run before, draws every figure, sets each published value
 beside ours and writes all of it to <output_dir>/sweeps/article/: sweep.parquet, comparison.csv, conclusions.csv,
-paired.csv, figures/ and report.html.
+paired.csv, figures/ and report.html. With configuration keys set it is no longer the article: then all of that goes to
+<output_dir>/sweeps/article-<the settings>/.
 
 The arguments, seeds=16 for sixteen loads among them, are those of every sweep: --help lists them.
 """
@@ -10,14 +11,31 @@ The arguments, seeds=16 for sixteen loads among them, are those of every sweep: 
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 from simrl.ending import FAILED, ended
+from simrl.progress import say
 from simrl.sweep.request import KEYS, Request, carry_out, parse
 
 GRID = Path(__file__).parent / "article.yaml"
+MOST_NAME = 80
+"""Characters of a folder's name that tell the settings."""
+
+
+def folder_name(settings: Mapping[str, Any]) -> str:
+    """Return the name of the folder for the tables and the report: article, or with its settings if there are any."""
+    if not settings:
+        return "article"
+    told = "-".join(f"{key}={value}" for key, value in sorted(settings.items()))
+    name = re.sub(r"[^A-Za-z0-9._=-]+", "_", told)[:MOST_NAME]
+    if name != told:  # two settings must not share a name
+        name += f"-{sha256(told.encode()).hexdigest()[:8]}"
+    return f"article-{name}"
 
 
 def reproduce(request: Request) -> int:
@@ -39,9 +57,11 @@ def reproduce(request: Request) -> int:
     carried = carry_out(os.path.relpath(GRID), request)
     if not carried.any_ok:
         return FAILED
-    folder = request.output_dir / "sweeps" / "article"
+    folder = request.output_dir / "sweeps" / folder_name(request.settings)
+    if request.settings:
+        say(f"with settings given this is not the article: tables and report go to {folder}/")
     new = any(not outcome.cached for outcome in carried.outcomes)
-    with drawing(request.workers or cores(), ahead=new) as pool:
+    with drawing(request.workers or cores(), folder, ahead=new) as pool:
         tables = article_tables(carried.points, carried.outcomes, folder, request.output_dir / "runs")
         loads = loads_of(tables)
         changed = [f"{key}={value}" for key, value in request.settings.items()]

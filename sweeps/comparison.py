@@ -109,7 +109,8 @@ def compare(published: Sequence[Published], loads: Sequence[Load], changed: Sequ
     Args:
         published: the article's values.
         loads: ours.
-        changed: what was set otherwise than in the article, ``key=value``: then that is why a value misses.
+        changed: what was set otherwise than in the article, ``key=value``: then that is why a value misses, and one
+            that no run has is not judged.
 
     Returns:
         The published columns; ours (mean over loads; for a range its least), ours_high (largest, for ranges), std, low
@@ -118,13 +119,14 @@ def compare(published: Sequence[Published], loads: Sequence[Load], changed: Sequ
         ranges, bounds and yes-or-no values none), in_our_range (whether it lies between low and high), rule, within,
         agreeing (loads that would be within by themselves), reason.
     """
-    table = pd.DataFrame([_compared(row, loads) for row in published])
+    table = pd.DataFrame([_compared(row, loads, without=None if changed else False) for row in published])
     if changed:
         table.loc[table["within"].eq(False), "reason"] = f"made with {' '.join(changed)}, unlike the article"
     return table
 
 
-def _compared(row: Published, loads: Sequence[Load]) -> dict[str, object]:
+def _compared(row: Published, loads: Sequence[Load], *, without: bool | None) -> dict[str, object]:
+    """Return a row; *without*: the verdict on a value that we have nothing to set beside."""
     out: dict[str, object] = {
         name: getattr(row, name) for name in ("section", "framework", "params", "metric", "value", "unit", "compare")
     }
@@ -140,9 +142,10 @@ def _compared(row: Published, loads: Sequence[Load]) -> dict[str, object]:
     mean: Span = (mean_of(lows), mean_of(highs))
     default: Span = spans[0] if spans else (math.nan, math.nan)
     verdict = judge(row, default, mean)
-    within = False if missing else verdict.within
     is_number = low == high and row.unit != "bool" and row.compare in ("exact", "near", "range")
     there = [value for value in lows if not math.isnan(value)]
+    comparable = row.compare != "info"
+    within = verdict.within if there or not comparable else without
     std = float(np.std(there, ddof=1)) if len(there) > 1 else math.nan
     middle = sum(mean) / 2
     outside = (max(0.0, low - mean[1]) or min(0.0, high - mean[0])) if low < high else low - middle
@@ -164,7 +167,7 @@ def _compared(row: Published, loads: Sequence[Load]) -> dict[str, object]:
         "agreeing": sum(judge(row, one, one).within is True for one in spans),
     }
     out["in_our_range"] = None if not there else bool(out["low"] <= high and out["high"] >= low)  # type: ignore[operator]
-    out["reason"] = "" if within is not False else missing or reason_for(row, out)
+    out["reason"] = "" if within or not comparable else missing or reason_for(row, out)
     out["note"] = row.note
     return out
 
@@ -192,14 +195,23 @@ def throughput_errors(comparison: pd.DataFrame) -> pd.Series:
     return pd.Series({"all": errors.mean(), "fitted": errors[fitted].mean(), "held_out": errors[~fitted].mean()})
 
 
+def percent(share: float) -> str:
+    """Return a share as people read it, - for one that is not there."""
+    return "-" if math.isnan(share) else f"{share:.1%}"
+
+
 def tally(comparison: pd.DataFrame) -> pd.DataFrame:
-    """Return, per section: comparable values, how many are within tolerance, mean absolute throughput error."""
+    """Return, per section: values compared, how many are within tolerance, mean absolute throughput error.
+
+    The last row is all sections together; a section without a value compared has none.
+    """
     rows = []
     for section, part in [*comparison.groupby("section", sort=False), ("all", comparison)]:
         comparable = part[part["within"].notna()]
-        if comparable.empty:  # for information only
+        if comparable.empty and section != "all":
             continue
         throughput = part[part["metric"].isin(THROUGHPUTS) & (part["compare"] == "near")]
+        throughput = throughput[throughput["relative_difference"].notna()]
         rows.append(
             {
                 "section": section,

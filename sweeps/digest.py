@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pandas as pd
 
-from sweeps.comparison import fitted_on, tally, throughput_errors
+from sweeps.comparison import fitted_on, percent, tally, throughput_errors
 
 
 def summary_text(comparison: pd.DataFrame, conclusions: pd.DataFrame, loads: int, changed: Sequence[str] = ()) -> str:
@@ -24,8 +24,8 @@ def summary_text(comparison: pd.DataFrame, conclusions: pd.DataFrame, loads: int
         f"  {'section':<24}{'within':>7}{'of':>6}   mean error of throughputs",
     ]
     for row in tally(comparison).to_dict("records"):
-        error = f"{row['throughput_error']:.1%} over {row['throughputs']}" if row["throughputs"] else ""
-        lines.append(f"  {row['section']:<24}{row['within']:>7}{row['values']:>6}   {error}".rstrip())
+        error = percent(row["throughput_error"]) + (f" over {row['throughputs']}" if row["throughputs"] else "")
+        lines.append(f"  {row['section']:<24}{row['within']:>7}{row['values']:>6}   {error}")
     judged = conclusions[conclusions["loads"] > 0]
     always = int((judged["share"] == 1).sum())
     most = int((judged["share"] > 0.5).sum())
@@ -33,10 +33,10 @@ def summary_text(comparison: pd.DataFrame, conclusions: pd.DataFrame, loads: int
     lines += [
         "",
         f"  throughput error of the mechanisms the calibration was fitted on ({', '.join(fitted_on())}): "
-        f"{errors['fitted']:.1%}; of all others, which are predictions: {errors['held_out']:.1%}",
+        f"{percent(errors['fitted'])}; of all others, which are predictions: {percent(errors['held_out'])}",
     ]
     held = f"{always} hold on every load, {most} on more than half" if loads > 1 else f"{always} hold on this one load"
-    lines += [f"  conclusions: {len(judged)} judged; {held}"]
+    lines += [f"  conclusions: {f'{len(judged)} judged; {held}' if len(judged) else '-'}"]
     if changed:
         lines.append(f"  made with {' '.join(changed)}, unlike the article: tolerances do not apply")
     return "\n".join(lines)

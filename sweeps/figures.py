@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import version
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 
 import pandas as pd
@@ -18,10 +18,14 @@ import pandas as pd
 from simrl.plots.tables import ArticleTables
 from simrl.progress import Progress, say
 from simrl.results import whole_file
+from simrl.sweep.worker import _interrupts_held as interrupts_held
 from sweeps.collection import LEVELS, SWEEP
 
 DIGEST = ".drawn.json"
-"""Figure -> digest of what it was drawn from, or null if there was nothing to draw."""
+"""Figure -> digest of what it was drawn from, "nothing" before it if there was nothing to draw, or null if it is not
+drawn."""
+ALL = "all"
+"""Stands for every figure where not even their names are known."""
 
 
 def inputs_digest(tables: ArticleTables) -> str:
@@ -49,12 +53,31 @@ class Drawn:
 
 
 @contextmanager
-def drawing(workers: int, *, ahead: bool) -> Iterator[ProcessPoolExecutor]:
-    """Give processes to draw in; *ahead*: they start and load at once, while this process does other things."""
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        for _ in range(workers if ahead else 0):
-            pool.submit(names)
+def drawing(workers: int, folder: Path, *, ahead: bool) -> Iterator[ProcessPoolExecutor]:
+    """Give processes to draw in; whatever goes wrong, Ctrl-C too, ends them at once.
+
+    Args:
+        workers: how many.
+        folder: the sweep's folder.
+        ahead: they start and load at once, while this process does other things.
+    """
+    others = set(active_children())
+    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))
+    try:
+        with interrupts_held():
+            for _ in range(workers if ahead else 0):
+                pool.submit(names)
         yield pool
+    except BaseException:
+        ours = set(active_children()) - others
+        for process in ours:
+            process.terminate()
+        pool.shutdown(wait=True, cancel_futures=True)
+        for process in ours:  # what style.save was writing to
+            for aside in (folder / "figures").glob(f".*.{process.pid}.tmp"):
+                aside.unlink(missing_ok=True)
+        raise
+    pool.shutdown()
 
 
 def draw_figures(tables: ArticleTables, folder: Path, pool: Executor) -> Drawn:
@@ -71,37 +94,48 @@ def draw_figures(tables: ArticleTables, folder: Path, pool: Executor) -> Drawn:
     order: list[str] = list(drawn)
     if not _all_there(target, drawn, digest):
         target.mkdir(parents=True, exist_ok=True)
-        order = pool.submit(names).result()
-        wanted = [name for name in order if not _there(target, name, drawn.get(name), digest)]
+        try:
+            with interrupts_held():
+                loading = pool.submit(names)
+            order = loading.result()
+            wanted = [name for name in order if not _there(target, name, drawn.get(name), digest)]
+            with interrupts_held():
+                jobs = {pool.submit(draw, name, folder, tables.runs): name for name in wanted}
+        except Exception as error:  # a worker died while loading, or cannot load
+            say(f"no figure can be drawn: {type(error).__name__}: {error}")
+            return Drawn({}, [ALL])
         progress = Progress("figures", len(wanted))
-        drawn = {name: drawn.get(name) for name in order}
-        jobs = {pool.submit(draw, name, folder, tables.runs): name for name in wanted}
-        for job in as_completed(jobs):
-            name = jobs[job]
-            try:
-                drawn[name] = digest if job.result() else f"nothing {digest}"
-            except Exception as error:  # a figure's trouble must not cost the tables
-                drawn[name] = None
-                say(f"figure {name} failed: {type(error).__name__}: {error}")
-            progress.step(failed=drawn[name] is None)
-        progress.end()
-        with whole_file(target / DIGEST) as aside:
-            aside.write_text(json.dumps(drawn, indent=1))
+        drawn = {name: None if name in wanted else drawn[name] for name in order}
+        try:
+            for job in as_completed(jobs):
+                name = jobs[job]
+                try:
+                    drawn[name] = digest if job.result() else f"nothing {digest}"
+                except Exception as error:  # a figure's trouble must not cost the tables
+                    say(f"figure {name} failed: {type(error).__name__}: {error}")
+                progress.step(failed=drawn[name] is None)
+            progress.end()
+        finally:  # after Ctrl-C too: what is drawn by then is not drawn again
+            with whole_file(target / DIGEST) as aside:
+                aside.write_text(json.dumps(drawn, indent=1))
     figures = {name: target / f"{name}.png" for name in order if drawn[name] == digest}
     return Drawn(figures, [name for name in order if drawn[name] is None])
 
 
 def _drawn_before(target: Path) -> dict[str, str | None]:
     try:
-        return dict(json.loads((target / DIGEST).read_text()))
+        told = json.loads((target / DIGEST).read_text())
     except (OSError, ValueError):
         return {}
+    whole = isinstance(told, dict) and all(isinstance(of, str | None) for of in told.values())
+    return told if whole else {}
 
 
 def _there(target: Path, name: str, drawn: str | None, digest: str) -> bool:
     """Return whether a figure was drawn, or found to have nothing to draw, from these very inputs."""
-    files = all((target / f"{name}.{kind}").exists() for kind in ("png", "svg"))
-    return drawn == f"nothing {digest}" or (drawn == digest and files)
+    files = [target / f"{name}.{kind}" for kind in ("png", "svg")]
+    whole = all(file.exists() and file.stat().st_size > 0 for file in files)
+    return drawn == f"nothing {digest}" or (drawn == digest and whole)
 
 
 def _all_there(target: Path, drawn: Mapping[str, str | None], digest: str) -> bool:

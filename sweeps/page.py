@@ -16,7 +16,7 @@ import pandas as pd
 
 from simrl.plots.style import DPI
 from simrl.results import whole_file
-from sweeps.comparison import FRACTIONS, fitted_on, tally, throughput_errors
+from sweeps.comparison import FRACTIONS, fitted_on, percent, tally, throughput_errors
 from sweeps.markdown import html_of
 
 TEMPLATE = Path(__file__).parent / "page_template.html"
@@ -292,14 +292,14 @@ def tiles_html(content: Content) -> str:
     most = int((judged["share"] > 0.5).sum())
     always = int((judged["share"] == 1).sum())
     tiles = (
-        (f"{whole['within']} of {whole['values']}", "published values within tolerance"),
-        (f"{whole['throughput_error']:.1%}", f"mean error of {whole['throughputs']} published throughputs"),
+        (_of(whole["within"], whole["values"]), "published values within tolerance"),
+        (percent(whole["throughput_error"]), f"mean error of {whole['throughputs']} published throughputs"),
         (
-            f"{throughput_errors(content.comparison)['held_out']:.1%}",
+            percent(throughput_errors(content.comparison)["held_out"]),
             f"the same for the mechanisms the calibration was not fitted on (it was on {', '.join(fitted_on())})",
         ),
         (
-            f"{most} of {len(judged)}",
+            _of(most, len(judged)),
             f"conclusions hold on most loads, {always} of them on every one"
             if len(content.seeds) > 1
             else "conclusions hold on this one load",
@@ -307,6 +307,10 @@ def tiles_html(content: Content) -> str:
         (f"{len(content.seeds)}", "load (seed)" if len(content.seeds) == 1 else "loads (seeds)"),
     )
     return "".join(f'<div class="tile"><b>{number}</b><span>{escape(text)}</span></div>' for number, text in tiles)
+
+
+def _of(part: int, whole: int) -> str:
+    return f"{part} of {whole}" if whole else "-"
 
 
 def _warning(changed: Sequence[str]) -> str:

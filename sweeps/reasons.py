@@ -50,6 +50,8 @@ def spread(ours: Mapping[str, object]) -> str:
     loads, agreeing = ours["loads"], ours["agreeing"]
     if not loads:
         return "no configuration reaches this on our loads"
+    if loads == 1 and str(ours["rule"]).startswith("default load"):
+        return "judged on the default load alone, whatever the others say; seeds=16 tells how many of them agree"
     if loads == 1:
         return "a single load; run with seeds=16 for its spread"
     if str(ours["rule"]).startswith("default load") and agreeing:

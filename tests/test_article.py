@@ -6,6 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from sweeps import figures
 from sweeps.article import main
 from sweeps.comparison import tally, throughput_errors
 from sweeps.conclusions import CONCLUSIONS
@@ -107,6 +108,19 @@ def test_deleted_run_alone_is_computed_again(output: Path) -> None:
     after = run_times_ns(output)
     assert {name for name in after if after[name] != before.get(name)} == {gone}
     assert table.read_bytes() == content
+
+
+def test_settings_leave_the_articles_report_alone(
+    output: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With settings given all goes to another folder, as is said; figures that cannot be drawn cost only themselves."""
+    monkeypatch.setattr(figures, "draw_figures", lambda *_: figures.Drawn({}, [figures.ALL]))
+    own, other = (output / "sweeps" / name for name in ("article", "article-framework.eta=2"))
+    kept = {file: file.read_bytes() for file in own.iterdir() if file.is_file() and file.name != "runs.json"}
+    assert main([f"output_dir={output}", "framework.eta=2"]) == 1
+    assert f"tables and report go to {other}/\n" in capsys.readouterr().err
+    assert {file: file.read_bytes() for file in kept} == kept
+    assert "None drawn." in (other / "report.html").read_text()
 
 
 def test_page_stands_alone(output: Path) -> None:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import atexit
+import json
+import os
 import re
 import shutil
+import signal
+import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from itertools import combinations
+from multiprocessing import active_children
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import TYPE_CHECKING, Any
@@ -39,6 +44,9 @@ from sweeps.collection import LEVELS, SWEEP
 from tests.conftest import compose_config
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+    from multiprocessing.process import BaseProcess
+
     from matplotlib.axes import Axes
     from matplotlib.text import Text
 
@@ -241,9 +249,7 @@ def test_figures_leave_out_what_has_no_runs(monkeypatch: pytest.MonkeyPatch, tmp
 
     wanted = {name: article.FIGURES[name] for name in ("throughput_deadline", "preemption")}
     monkeypatch.setattr(article, "FIGURES", {**wanted, "broken": broken})
-    kept = ArticleTables(tables().summary.assign(block="scan"), tables().levels, tables().runs)
-    kept.summary.to_parquet(tmp_path / SWEEP)
-    kept.levels.to_parquet(tmp_path / LEVELS)
+    kept = kept_tables(tmp_path)
     target = tmp_path / "figures"
     with ThreadPoolExecutor(1) as pool:  # of this very process, where this list of figures holds
         drawn = figures.draw_figures(kept, tmp_path, pool)
@@ -251,6 +257,116 @@ def test_figures_leave_out_what_has_no_runs(monkeypatch: pytest.MonkeyPatch, tmp
     assert drawn.failed == ["broken"]
     pictures = {path.name for path in target.iterdir()} - {figures.DIGEST}
     assert pictures == {"preemption.png", "preemption.svg"}
+
+
+def kept_tables(folder: Path) -> ArticleTables:
+    """The tables, kept in a sweep's folder."""
+    kept = ArticleTables(tables().summary.assign(block="scan"), tables().levels, tables().runs)
+    kept.summary.to_parquet(folder / SWEEP)
+    kept.levels.to_parquet(folder / LEVELS)
+    return kept
+
+
+def test_interrupted_drawing_keeps_what_is_drawn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What is drawn when Ctrl-C comes is remembered as drawn, the rest is not."""
+    kept = kept_tables(tmp_path)
+
+    def interrupt(_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    wanted = {name: article.FIGURES[name] for name in ("preemption", "pareto")}
+    monkeypatch.setattr(article, "FIGURES", wanted)
+    with ThreadPoolExecutor(1) as pool:
+        with monkeypatch.context() as patched:
+            patched.setattr(figures.Progress, "step", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                figures.draw_figures(kept, tmp_path, pool)
+        told = json.loads((tmp_path / "figures" / figures.DIGEST).read_text())
+        assert set(told) == set(wanted)
+        assert [name for name, of in told.items() if of] == ["preemption"]
+    with ThreadPoolExecutor(1) as pool:
+        before = (tmp_path / "figures" / "preemption.png").stat().st_mtime_ns
+        assert not figures.draw_figures(kept, tmp_path, pool).failed
+        assert (tmp_path / "figures" / "preemption.png").stat().st_mtime_ns == before
+
+
+def test_interrupt_ends_the_drawing_processes_at_once(tmp_path: Path) -> None:
+    """Nobody waits for a figure under way, none is left, nor what it was writing to."""
+    target = tmp_path / "figures"
+    target.mkdir()
+    jobs: list[Future[None]] = []
+    ours: list[BaseProcess] = []
+
+    def interrupted() -> None:
+        before = active_children()
+        with figures.drawing(2, tmp_path, ahead=True) as pool:
+            jobs.extend(pool.submit(time.sleep, 60) for _ in range(5))
+            ours.extend(process for process in active_children() if process not in before)
+            for process in ours:
+                (target / f".pareto.png.{process.pid}.tmp").touch()
+            raise KeyboardInterrupt
+
+    began_s = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert time.monotonic() - began_s < 30
+    assert len(ours) == 2
+    assert not any(process.is_alive() for process in ours)
+    assert all(job.done() for job in jobs)
+    assert not any(target.iterdir())
+
+
+def test_drawing_processes_do_not_hear_ctrl_c(tmp_path: Path) -> None:
+    """A terminal sends Ctrl-C to all: only the parent hears it, and ends them without a word."""
+    with figures.drawing(1, tmp_path, ahead=True) as pool:
+        asked = pool.submit(signal.pthread_sigmask, signal.SIG_BLOCK, [])
+        assert signal.SIGINT in asked.result()
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+@pytest.mark.parametrize("told", ["[1]", "7", "null", '{"preemption": 1}', '["ab"]', "not JSON", ""])
+def test_a_damaged_record_of_drawings_counts_as_none(
+    told: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Whatever .drawn.json holds that names no figures, all are drawn."""
+    monkeypatch.setattr(article, "FIGURES", {"preemption": article.FIGURES["preemption"]})
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures" / figures.DIGEST).write_text(told)
+    with ThreadPoolExecutor(1) as pool:
+        drawn = figures.draw_figures(kept_tables(tmp_path), tmp_path, pool)
+    assert list(drawn.figures) == ["preemption"]
+    assert not drawn.failed
+
+
+@pytest.mark.parametrize("kind", ["png", "svg"])
+def test_an_empty_picture_is_drawn_again(kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A file of no bytes is no figure."""
+    monkeypatch.setattr(article, "FIGURES", {"preemption": article.FIGURES["preemption"]})
+    kept, picture = kept_tables(tmp_path), tmp_path / "figures" / f"preemption.{kind}"
+    with ThreadPoolExecutor(1) as pool:
+        figures.draw_figures(kept, tmp_path, pool)
+        picture.write_bytes(b"")
+        figures.draw_figures(kept, tmp_path, pool)
+    assert picture.stat().st_size > 0
+
+
+def die() -> list[str]:
+    """Stand for a worker that dies while it loads matplotlib."""
+    os._exit(3)
+
+
+def test_a_worker_that_dies_loading_costs_the_figures_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is said in one line, and there are no figures."""
+    monkeypatch.setattr(figures, "names", die)
+    for ahead in (False, True):
+        with figures.drawing(1, tmp_path, ahead=ahead) as pool:
+            drawn = figures.draw_figures(kept_tables(tmp_path), tmp_path, pool)
+        assert drawn == figures.Drawn({}, [figures.ALL])
+        said = capsys.readouterr().err
+        assert said.startswith("simrl: no figure can be drawn: ")
+        assert said.count("\n") == 1
 
 
 def test_one_seed_has_no_intervals() -> None:
@@ -376,6 +492,9 @@ def test_control_table_tells_rules_in_words() -> None:
     assert cells_of(row) == ["verl drop", f"version quota: ahead{IS}warmup", "-",
                              f"oldest first: max age{IS}η \N{MINUS SIGN} 1", "abort",
                              "max_off_policy_threshold", "η \N{MINUS SIGN} 1"]  # fmt: skip
+    assert rule_words("running_window(group_size = group_size, factor = eta)") == (
+        f"running window: group size as configured, factor{IS}η"
+    )
     figure = draw_table([row, ("areal", "`k`", "", "no", "a", "b", "c", "keep", "")])
     assert_tidy(figure)
     words = [text.get_text() for text in figure.axes[0].texts]
@@ -438,6 +557,14 @@ def test_preemption_lines() -> None:
         if expected:
             assert lines[0].get_ydata().tolist() == pytest.approx(expected)
     assert legend_words(figure_of("preemption")) == ["AReaL", "SkyRL"]
+
+
+def test_titles_claim_nothing_the_data_may_contradict() -> None:
+    """The preemption figure names what it shows, and lines under a cap are said to be moved as they are."""
+    assert "more" not in figure_of("preemption").texts[0].get_text()
+    said = " ".join(text.get_text() for text in figure_of("under_cap").texts)
+    assert "side by side" not in said
+    assert "lines that would hide each other are moved aside as a whole" in " ".join(said.split())
 
 
 def test_trl_against_verl_at_equal_caps() -> None:
@@ -538,3 +665,13 @@ def test_pareto_front() -> None:
         assert (line.get_markerfacecolor() != "white") == (name in STRICT)
     assert set(lines) == {*style.ARTICLE_FRAMEWORKS, "psrl"}
     assert table.loc[table["mean"].idxmax(), "front"]
+
+
+def test_pareto_front_names_one_of_equals_as_one() -> None:
+    """Where other mechanisms do as well at the same staleness, the label counts them and tells no one's setting."""
+    equal = tables().summary.copy()
+    equal.loc[equal["max_staleness"] == 0, "effective_throughput"] = 1800.0
+    figure = article.FIGURES["pareto"](ArticleTables(equal, tables().levels, tables().runs))
+    assert_tidy(figure)
+    assert "AReaL\nand 3 others\n1,800" in [text.get_text() for text in figure.axes[0].texts]
+    assert not any("other" in text.get_text() for text in figure_of("pareto").axes[0].texts)

@@ -13,10 +13,11 @@ import pytest
 from simrl.config import ConfigError
 from simrl.plots.tables import ArticleTables
 from simrl.sweep.grid import expand, force, load_sweep
-from sweeps.article import GRID, main, parse
+from sweeps.article import GRID, folder_name, main, parse
 from sweeps.collection import article_tables
 from sweeps.comparison import compare, judge, tally
 from sweeps.conclusions import CONCLUSIONS, conclusions_table, paired_table
+from sweeps.digest import summary_text
 from sweeps.loads import COLUMNS, Load, loads_of
 from sweeps.markdown import html_of
 from sweeps.measures import measure
@@ -135,6 +136,50 @@ def test_a_missing_run_is_said_not_hidden(loads: list[Load]) -> None:
     assert "no run" in table["reason"][0]
 
 
+def test_what_was_not_asked_for_is_not_judged() -> None:
+    """With settings given, only values whose runs are there count; where there is none, it says -."""
+    changed = ["framework.eta=2"]
+    tables = made_up()
+    some = loads_of(replace(tables, summary=tables.summary.query("eta == 2")))
+    table = compare(read_published(), some, changed)
+    compared = table["within"].notna()
+    assert 0 < compared.sum() < 368
+    assert (table.loc[compared, "loads"] > 0).all()
+    never = table[~compared & (table["compare"] != "info")]
+    assert (never["loads"] == 0).all()
+    assert never["reason"].str.contains("not computed|no configuration reaches").all()
+    whole = tally(table).iloc[-1]
+    assert whole["values"] == compared.sum()
+    none = compare([published("areal", "eta=9", "effective_throughput", "1"), read_published()[0]], some, ["x=1"])
+    assert tally(none).iloc[-1]["throughputs"] == 0
+    for part in (table, none, none.iloc[:1]):
+        conclusions = conclusions_table(some)
+        text = summary_text(part, conclusions, 3, changed)
+        page = page_html(Content(part, conclusions, paired_table(some), {}, [0, 1, 2], 9, changed))
+        assert "nan" not in text
+        assert "nan" not in page
+        assert "0 of 0" not in page
+
+
+def test_settings_have_a_folder_of_their_own() -> None:
+    """The article's folder is the article's alone; other folders' names tell the settings, safe as file names."""
+    assert folder_name({}) == "article"
+    assert folder_name({"framework.eta": 2, "b": True}) == "article-b=True-framework.eta=2"
+    listed = folder_name({"framework.eta": [1, 2]})
+    assert listed.startswith("article-framework.eta=_1_2_-")
+    odd = [folder_name({"a": value}) for value in ("../x", ".. x", "x/" * 90, "x/" * 91)]
+    assert len(set(odd)) == 4
+    assert not any(set(name) & set("/ \\:*") or len(name) > 120 for name in odd)
+
+
+def test_a_single_load_is_no_reason_where_it_alone_counts() -> None:
+    """A miss judged on the default load is not sent to other loads for its verdict."""
+    rows = [published("trl", "eta=1", "max_staleness", "7", "exact"), published("trl", "eta=1", "waste", "0.9")]
+    exact, near = compare(rows, loads_of(made_up(1)))["reason"]
+    assert exact == "judged on the default load alone, whatever the others say; seeds=16 tells how many of them agree"
+    assert near == "a single load; run with seeds=16 for its spread"
+
+
 def test_the_published_value_has_its_place_among_our_loads(loads: list[Load]) -> None:
     """Mean, spread, z and percentile are over loads; the default is the first seed's."""
     row = compare([published("areal", "eta=0", "effective_throughput", "2012")], loads).iloc[0]
@@ -220,6 +265,8 @@ def test_the_page_stands_alone(loads: list[Load], tmp_path: Path) -> None:
     assert not any(mark in page for mark in ('src="http', "<link", "@import", "url("))
     assert "fitted on AReaL, SkyRL and verl values alone; all others are predictions" in page
     assert "$" not in page
+    assert "Every claim" not in page
+    assert "Every conclusion rests on all loads" in " ".join(page.split())
 
 
 def test_our_docs_become_html() -> None:

@@ -70,8 +70,10 @@ def rule_words(rule: str) -> str:
         words, worth = key.replace("_", " "), _worth(value)
         if key == "eta":
             kept.append(worth)
+        elif value == key:  # the configuration's own key of that name
+            kept.append(f"{words} as configured")
         else:
-            kept.append(words if value in ("True", key) else f"{words}{IS}{worth}")
+            kept.append(words if value == "True" else f"{words}{IS}{worth}")
     return f"{name}: {', '.join(kept)}" if kept else name
 
 

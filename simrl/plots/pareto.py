@@ -89,7 +89,7 @@ def pareto(tables: ArticleTables) -> Figure:
                 axis.plot(some["x"], some["mean"], markerfacecolor=fill, zorder=zorder, label=f"_{name}", **drawn)
             fill = look.colour if points["strict"].all() else "white"
             handles.append(Line2D([], [], markerfacecolor=fill, **drawn, label=look.label))
-        _front(axis, table[table["front"]].sort_values("max_staleness"), most)
+        _front(axis, table, most)
         axis.set(xlim=(-0.5, most + 0.5), ylabel="effective throughput (token/s)")
         low, high = float(table["mean"].min()), float(table["mean"].max())
         axis.set_ylim(low - 0.04 * (high - low) - 1, high + 0.18 * (high - low) + 1)
@@ -114,8 +114,16 @@ def pareto(tables: ArticleTables) -> Figure:
         return figure
 
 
-def _front(axis: Axes, front: pd.DataFrame, most: int) -> None:
+def ties(table: pd.DataFrame, point: pd.Series[Any]) -> pd.DataFrame:
+    """Return the configurations of other mechanisms that do as well as a point at the same staleness."""
+    equal = np.isclose(table["mean"], point["mean"], rtol=1e-9, atol=0.0)
+    alike = equal & (table["max_staleness"] == point["max_staleness"])
+    return table[alike & (table["framework"] != point["framework"])]
+
+
+def _front(axis: Axes, table: pd.DataFrame, most: int) -> None:
     """Draw the Pareto front and name its points above it."""
+    front = table[table["front"]].sort_values("max_staleness")
     x = [-0.5 if front["max_staleness"].iloc[0] == 0 else front["max_staleness"].iloc[0] - 0.5]
     y = [float(front["mean"].iloc[0])]
     for _, point in front.iloc[1:].iterrows():
@@ -125,6 +133,9 @@ def _front(axis: Axes, front: pd.DataFrame, most: int) -> None:
     for _, point in front.iterrows():
         label = style.look_of(point["framework"]).label.replace("NeMo-RL ", "NeMo-RL\n")
         more = f"η = {point['eta']}" + (f", W = {point['warmup']:.0f}" if pd.notna(point["warmup"]) else "")
+        others = ties(table, point)["framework"].nunique()
+        if others:  # they may have other settings
+            more = f"and {others} other{'s' if others > 1 else ''}"
         words = f"{label}\n{more}\n{style.number(point['mean'])}"
         place: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "va": "bottom", "fontsize": 8}
         axis.annotate(words, (point["max_staleness"], point["mean"]), (0, 8), color=style.ALARM, zorder=6, **place)

@@ -60,7 +60,7 @@ def preemption(tables: ArticleTables) -> Figure:
         for look in map(style.look_of, present):
             drawn = {"color": look.colour, "marker": look.marker, "linestyle": look.dashes}
             handles.append(Line2D([], [], linewidth=1.8, markersize=6, label=look.label, **drawn))
-        title = "Deeper admission: more preemption, more work done twice"
+        title = "Preemption and work done twice against η"
         subtitle = f"{setting_text(rows)} · {seeds_text(rows)} · re-prefill: KV lost to preemption or weight update"
         layout.lay_out(figure, [panels], title, subtitle, [(handles, None)])
         return figure

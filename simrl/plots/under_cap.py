@@ -25,7 +25,7 @@ LABEL_PT = 8.5
 LABEL_GAP_PT = 12.0
 LEADER_IN = 0.45
 LANES = 0.66
-"""Share of a cap's width over which marks of equal value stand side by side."""
+"""Share of a cap's width over which lines that would hide each other are moved aside."""
 MARK_PT = 9.0
 """Marks nearer than this would hide each other."""
 
@@ -149,7 +149,7 @@ def _draw(summary: pd.DataFrame, frameworks: Sequence[str], title: str, highligh
         subtitle = f"{setting_text(rows)} · {seeds_text(rows)}\nthe best setting whose actual staleness keeps the cap"
         subtitle += " on each load; a line begins where every load has one" if table["n"].max() > 1 else ""
         subtitle += "\nnumbers: the value at the largest cap" + (", ± 95 % t interval" if table["n"].max() > 1 else "")
-        subtitle += " · marks of equal value stand side by side"
+        subtitle += " · lines that would hide each other are moved aside as a whole"
         if missing:
             subtitle += f"\nnot in the table or never under the cap: {', '.join(missing)}"
         layout.lay_out(figure, [[axis]], title, subtitle, [(handles, None)])
