@@ -33,7 +33,7 @@ class Worker(Generic[Task, Result]):
         """Start the process; *work* must be importable."""
         self.pipe, theirs = CONTEXT.Pipe()
         self.process = CONTEXT.Process(target=_serve, args=(theirs, work), daemon=True)
-        with _interrupts_held():
+        with interrupts_held():
             self.process.start()
         theirs.close()  # so that the pipe ends when the process does
         self.task: Task | None = None
@@ -100,7 +100,7 @@ def _leave(*_: object) -> NoReturn:
 
 
 @contextmanager
-def _interrupts_held() -> Iterator[None]:
+def interrupts_held() -> Iterator[None]:
     """Let processes that are started here never see Ctrl-C: their parent does, and ends them."""
     resource_tracker.ensure_running()  # which would lift the block
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
