@@ -18,7 +18,7 @@ import pandas as pd
 from simrl.plots.tables import ArticleTables
 from simrl.progress import Progress, say
 from simrl.results import whole_file
-from simrl.sweep.worker import interrupts_held as interrupts_held
+from simrl.sweep.worker import interrupts_held
 from sweeps.collection import LEVELS, SWEEP
 
 DIGEST = ".drawn.json"
