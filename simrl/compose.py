@@ -39,7 +39,8 @@ def search_path(*folders: str | Path) -> list[str]:
 
 def own_places(hydra: DictConfig) -> list[str]:
     """Return :func:`search_path` of the folders a sweep was started with, as its ``hydra`` node tells."""
-    files = [source.path for source in hydra.runtime.config_sources if source.schema == "file"]
+    sources = OmegaConf.select(hydra, "runtime.config_sources", default=[])
+    files = [source.path for source in sources if source.schema == "file"]
     return search_path(*(path for path in files if Path(path) != Path(config_folder())))
 
 

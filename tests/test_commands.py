@@ -8,6 +8,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,8 @@ def started(folder: Path, text: str, name: str, leave: int = 0) -> list[Point]:
     output = folder / "outputs"
     write_runs(output / "sweeps" / name, output, points, [run_folder(config, output).name for config in configs])
     for point, config in list(zip(points, configs, strict=True))[: len(points) - leave]:
-        assert run(config, output, hydra_files={"overrides.yaml": json.dumps(point.overrides)}).state == "ok"
+        files = {"overrides.yaml": json.dumps(point.overrides)}
+        assert run(config, output, hydra_files=partial(dict, files)).state == "ok"
     return points
 
 

@@ -68,7 +68,7 @@ class Traced:
 
 def keep(config: SimulationConfig, output_dir: Path) -> Path:
     """Run *config* as a sweep does; return the run's folder."""
-    outcome = run(config, output_dir, hydra_files={"config.yaml": safe_dump(plain(config), sort_keys=False)})
+    outcome = run(config, output_dir, hydra_files=lambda: {"config.yaml": safe_dump(plain(config), sort_keys=False)})
     assert outcome.state == "ok", outcome.error
     return outcome.folder
 
