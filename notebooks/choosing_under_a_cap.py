@@ -29,7 +29,7 @@ from IPython.display import Image
 from matplotlib.lines import Line2D
 
 from simrl.plots import layout, style
-from simrl.plots.bar_table import t_interval
+from simrl.stats import t_interval
 from simrl.sweep.grid import expand, sweep_of
 from simrl.sweep.pool import run_points
 

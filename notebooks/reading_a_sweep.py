@@ -31,7 +31,7 @@ import pandas as pd
 import pyarrow.parquet as pq
 from IPython.display import Image
 
-from simrl.plots.bar_table import t_interval
+from simrl.stats import t_interval
 
 SMALL = os.environ.get("SIMRL_SMALL") == "1"  # the test suite's size: seconds, and figures that mean nothing
 OUTPUT = Path(os.environ.get("SIMRL_OUTPUT", "../outputs"))  # a notebook's working directory is its own folder

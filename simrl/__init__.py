@@ -1,3 +1,5 @@
 """SimRL: a simulator and experiment-sweep platform for asynchronous LLM reinforcement-learning post-training."""
 
-__version__ = "0.1.0"
+from simrl import version
+
+__version__ = version.VERSION

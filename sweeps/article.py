@@ -18,9 +18,9 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from simrl.ending import FAILED, ended
-from simrl.progress import say
+from simrl.cli.exit_code import FAILED, ended
 from simrl.sweep.request import KEYS, Request, carry_out, parse
+from simrl.terminal import say
 
 GRID = Path(__file__).parent / "article.yaml"
 MOST_NAME = 80
@@ -44,12 +44,12 @@ def reproduce(request: Request) -> int:
     Raises:
         ConfigError: before anything runs, for a request that cannot be met.
     """
-    from simrl.sweep.job import cores  # noqa: PLC0415
+    from simrl.sweep.executors.job import cores  # noqa: PLC0415
     from sweeps.collection import article_tables  # noqa: PLC0415 - workers read this file too: no pandas up there
     from sweeps.comparison import compare  # noqa: PLC0415
     from sweeps.conclusions import conclusions_table, paired_table  # noqa: PLC0415
     from sweeps.digest import summary_text  # noqa: PLC0415
-    from sweeps.figures import draw_figures, drawing  # noqa: PLC0415
+    from sweeps.figures.drawing import draw_figures, drawing  # noqa: PLC0415
     from sweeps.loads import loads_of  # noqa: PLC0415
     from sweeps.page import Content, write_page  # noqa: PLC0415
     from sweeps.published import read_published  # noqa: PLC0415

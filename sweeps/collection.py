@@ -9,10 +9,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from simrl.plots.tables import ArticleTables
-from simrl.results import BATCHES, SUMMARY, whole_file, write_parquet
-from simrl.run import Outcome
+from simrl.runs.run import Outcome
+from simrl.runs.tables import BATCHES, SUMMARY, whole_file, write_parquet
 from simrl.sweep.grid import Point
+from sweeps.figures.tables import ArticleTables
 
 SWEEP, LEVELS = "sweep.parquet", "levels.parquet"
 EVERY_KEY = "workload.law"

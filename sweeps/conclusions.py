@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from simrl.plots.bar_table import t_interval
+from simrl.stats import t_interval
 from sweeps.loads import Load
 from sweeps.predicates import (
     NEW,

@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from simrl.plots.style import DPI
-from simrl.results import whole_file
+from simrl.runs.tables import whole_file
 from sweeps.comparison import FRACTIONS, fitted_on, percent, tally, throughput_errors
 from sweeps.markdown import html_of
 

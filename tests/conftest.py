@@ -9,8 +9,8 @@ from functools import cache
 import pytest
 from hydra import initialize_config_dir
 
-from simrl.compose import compose_point, config_folder, typed
-from simrl.config import SimulationConfig
+from simrl.config.compose import compose_point, config_folder, typed
+from simrl.config.schema import SimulationConfig
 
 # tests that run in a shell's background would hand a Ctrl-C that is ignored on to the commands they start
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from simrl.config import EngineCosts
-from simrl.rollout import scheduler, stretch
-from simrl.rollout.engine import EngineOptions, build_state
-from simrl.rollout.state import (
+from simrl.config.schema import EngineCosts
+from simrl.model.engine.vllm import scheduler, stretch
+from simrl.model.engine.vllm.engine import EngineOptions, build_state
+from simrl.model.engine.vllm.state import (
     ABORTED,
     ENGINE,
     NEVER_NS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simrl.config import EngineCosts
+from simrl.config.schema import EngineCosts
 
 
 def iteration_s(

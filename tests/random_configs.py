@@ -7,9 +7,9 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from simrl.compose import config_folder
-from simrl.config import EngineCosts, SimulationConfig
-from simrl.ranges import FORMS
+from simrl.config.compose import config_folder
+from simrl.config.ranges import FORMS
+from simrl.config.schema import EngineCosts, SimulationConfig
 from tests.conftest import compose_config
 
 FRAMEWORKS = sorted(path.stem for path in (Path(config_folder()) / "framework").glob("*.yaml"))

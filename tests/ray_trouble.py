@@ -8,12 +8,12 @@ import sys
 import time
 from pathlib import Path
 
-import simrl.sweep.ray_backend
-from simrl import commands
-from simrl.results import whole_folder
-from simrl.run import Outcome
-from simrl.sweep.job import Job
-from simrl.sweep.ray_backend import compute_in
+import simrl.sweep.executors.ray_cluster
+from simrl.cli import commands
+from simrl.runs.run import Outcome
+from simrl.runs.tables import whole_folder
+from simrl.sweep.executors.job import Job
+from simrl.sweep.executors.ray_cluster import compute_in
 
 FULL, KILLED, FINE = 0, 1, 2
 """Seeds; those after them take a minute."""
@@ -34,5 +34,5 @@ def trouble_in(job: Job, folder: Path) -> Outcome:
 
 
 if __name__ == "__main__":
-    simrl.sweep.ray_backend.compute_in = trouble_in
+    simrl.sweep.executors.ray_cluster.compute_in = trouble_in
     sys.exit(commands.main(["sweep", *sys.argv[1:]]))

@@ -24,23 +24,24 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from simrl.compose import plain
+from simrl.config.compose import plain
 from simrl.plots import article, layout, style
-from simrl.plots.bar_table import bar_table, t_interval
-from simrl.plots.batch_staleness import batch_staleness
-from simrl.plots.control_table import IS, cells_of, draw_table, rule_words
-from simrl.plots.drop_against_wait import best_by_staleness
-from simrl.plots.length_bias import dropped_shares
-from simrl.plots.pareto import configurations, on_front
-from simrl.plots.selection import NothingToDrawError, over_seeds, scans, workload_config
-from simrl.plots.staleness_bounds import bounds_table
-from simrl.plots.tables import ArticleTables
-from simrl.plots.timeline import timeline, totals
-from simrl.plots.trl_against_verl import capped_runs
-from simrl.plots.under_cap import best_under_cap, lanes
-from simrl.results import flat
+from simrl.plots.bar_table import bar_table
+from simrl.runs.tables import flat
+from simrl.stats import t_interval
 from sweeps import figures
 from sweeps.collection import LEVELS, SWEEP
+from sweeps.figures.batch_staleness import batch_staleness
+from sweeps.figures.control_table import IS, cells_of, draw_table, rule_words
+from sweeps.figures.drop_against_wait import best_by_staleness
+from sweeps.figures.length_bias import dropped_shares
+from sweeps.figures.pareto import configurations, on_front
+from sweeps.figures.selection import NothingToDrawError, over_seeds, scans, workload_config
+from sweeps.figures.staleness_bounds import bounds_table
+from sweeps.figures.tables import ArticleTables
+from sweeps.figures.timeline import timeline, totals
+from sweeps.figures.trl_against_verl import capped_runs
+from sweeps.figures.under_cap import best_under_cap, lanes
 from tests.conftest import compose_config
 
 if TYPE_CHECKING:

@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 from yaml import safe_dump
 
-import simrl.calibrate
 import simrl.calibration.model
 from simrl.calibration.fit import Fit, not_identified
 from simrl.calibration.model import COSTS, Model, measure
 from simrl.calibration.report import report
 from simrl.calibration.spec import Parameter, Spec, read_spec
 from simrl.calibration.targets import STEP_COLUMNS, Target
-from simrl.config import SimulationConfig
+from simrl.cli import commands
+from simrl.config.schema import SimulationConfig
 
 SMALL = ("groups_per_batch=2", "group_size=2", "workload.mean_response_tokens=1000")
 MFU = {"trainer.mfu": [0.03, 0.1, 0.2]}
@@ -60,7 +60,7 @@ def truth(*overrides: str, steps: int) -> dict[str, float]:
     spec = Spec("truth", (), (), seeds=1, rounds=1)
     from hydra import initialize_config_dir
 
-    from simrl.compose import config_folder
+    from simrl.config.compose import config_folder
 
     with initialize_config_dir(config_folder(), version_base="1.3"):
         return measure(Model(spec, 1).configuration((*SMALL, *overrides, f"versions={steps}"), TRUTH))
@@ -88,7 +88,7 @@ def write_spec(folder: Path, **changed: Any) -> Path:
 
 def calibrated(folder: Path, **changed: Any) -> tuple[dict[str, float], str]:
     """Run a calibration; return its values and its report."""
-    code = simrl.calibrate.main([str(write_spec(folder, **changed)), "--output", str(folder / "out")])
+    code = commands.main(["calibrate", str(write_spec(folder, **changed)), "--output", str(folder / "out")])
     assert code == 0
     return json.loads((folder / "out/values.json").read_text()), (folder / "out/report.md").read_text()
 
@@ -115,7 +115,7 @@ def test_a_csv_may_be_shorter_than_the_run(tmp_path: Path) -> None:
     assert [target.metric for target in longer.targets if target.kind == "step_s"] == [
         f"step{k}.step_s" for k in range(3)
     ]
-    assert simrl.calibrate.main([str(write_spec(tmp_path, point=[*SMALL, "versions=2"]))]) == 2
+    assert commands.main(["calibrate", str(write_spec(tmp_path, point=[*SMALL, "versions=2"]))]) == 2
 
 
 def test_held_out_targets_do_not_influence_the_fit(tmp_path: Path, here: list[SimulationConfig]) -> None:
@@ -186,7 +186,7 @@ def test_workers_change_no_byte_and_progress_is_told(tmp_path: Path, here: list[
     """Two workers write the files that one process writes; rounds and runs are told on stderr."""
     changed = {"parameters": MFU, "rounds": 1}
     calibrated(tmp_path, **changed)
-    command = [sys.executable, "-m", "simrl.calibrate", str(tmp_path / "spec.yaml"), "--workers", "2"]
+    command = [sys.executable, "-m", "simrl", "calibrate", str(tmp_path / "spec.yaml"), "--workers", "2"]
     done = subprocess.run([*command, "--output", str(tmp_path / "two")], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "simrl: round 1 of 1: mean squared misfit" in done.stderr
@@ -203,7 +203,17 @@ def test_workers_change_no_byte_and_progress_is_told(tmp_path: Path, here: list[
 def test_an_interrupt_ends_with_130_and_writes_nothing(tmp_path: Path) -> None:
     """Ctrl-C reaches the whole process group: one line, exit code 130, no folder."""
     spec = write_spec(tmp_path, point=[*SMALL, "versions=4"], seeds=200, rounds=50)
-    command = [sys.executable, "-m", "simrl.calibrate", str(spec), "--output", str(tmp_path / "out"), "--workers", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "simrl",
+        "calibrate",
+        str(spec),
+        "--output",
+        str(tmp_path / "out"),
+        "--workers",
+        "1",
+    ]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
         assert process.stderr is not None
         for line in process.stderr:
@@ -268,7 +278,7 @@ def test_a_bad_specification_gets_one_line_and_writes_nothing(
     if spoil is not None:
         spoil(tmp_path)
     before = {file.name for file in tmp_path.iterdir()}
-    assert simrl.calibrate.main([str(path), "--output", str(tmp_path / "out")]) == 2
+    assert commands.main(["calibrate", str(path), "--output", str(tmp_path / "out")]) == 2
     captured = capsys.readouterr()
     assert expected in captured.err
     assert (captured.err.count("\n"), captured.out) == (1, "")
@@ -294,7 +304,7 @@ def test_a_bad_reference_gets_one_line(
     """fit_on must name frameworks that the table has, and the table must be one."""
     (tmp_path / "run.csv").write_text(table)
     path = write_spec(tmp_path, measured=None, hold_out_every=None, reference="run.csv", fit_on=fit_on)
-    assert simrl.calibrate.main([str(path), "--output", str(tmp_path / "out")]) == 2
+    assert commands.main(["calibrate", str(path), "--output", str(tmp_path / "out")]) == 2
     assert expected in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 

@@ -13,11 +13,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-import simrl.calibrate
-from simrl.__main__ import main
-from simrl.config import EngineCosts
-from simrl.metrics import UNITS
-from simrl.results import BATCH_UNITS, INSTANCE_UNITS, TIMELINE_UNITS, TRAJECTORY_UNITS
+from simrl.cli import commands
+from simrl.cli.main import main
+from simrl.config.schema import EngineCosts
+from simrl.model.metrics import UNITS
+from simrl.runs.tables import BATCH_UNITS, INSTANCE_UNITS, TIMELINE_UNITS, TRAJECTORY_UNITS
 
 TINY = ("versions=1", "groups_per_batch=2", "group_size=2")
 SMALL = ("versions=2", "groups_per_batch=4", "workload.mean_response_tokens=2000")
@@ -271,9 +271,9 @@ def test_all_costs_of_an_engine_come_from_a_file(
 
 
 def test_calibrating_by_its_module_says_one_line_too(capsys: pytest.CaptureFixture[str]) -> None:
-    """``python -m simrl.calibrate`` without a file is one line and exit code 2."""
+    """``simrl calibrate`` without a file is one line and exit code 2."""
     with pytest.raises(SystemExit) as left:
-        simrl.calibrate.main([])
+        commands.main(["calibrate"])
     assert left.value.code == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
 
@@ -341,7 +341,7 @@ def test_worker_count_changes_no_byte(tmp_path: Path) -> None:
 def test_the_run_path_loads_no_table_or_plotting_library() -> None:
     """A simulation imports neither pandas nor matplotlib nor seaborn: they would cost more than the run."""
     script = (
-        "import sys, simrl.__main__;"
+        "import sys, simrl.cli.main;"
         "print([m for m in ('pandas', 'matplotlib', 'seaborn', 'joblib', 'pyarrow') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

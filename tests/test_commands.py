@@ -15,14 +15,14 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from simrl import commands
-from simrl.__main__ import main as simrl_main
-from simrl.config import ConfigError, SimulationConfig
-from simrl.lock import lock_path, this_process
-from simrl.metrics import UNITS
-from simrl.plots.bar_table import t_quantile_975
-from simrl.results import write_status
-from simrl.run import run, run_folder
+from simrl.cli import commands
+from simrl.cli.main import main as simrl_main
+from simrl.config.schema import ConfigError, SimulationConfig
+from simrl.model.metrics import UNITS
+from simrl.runs.lock import lock_path, this_process
+from simrl.runs.run import run, run_folder
+from simrl.runs.tables import write_status
+from simrl.stats import t_quantile_975
 from simrl.sweep.estimate import Size, estimate
 from simrl.sweep.folder import write_runs
 from simrl.sweep.grid import Point, configurations, expand, load_sweep

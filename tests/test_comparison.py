@@ -10,14 +10,14 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from simrl.config import ConfigError
-from simrl.plots.tables import ArticleTables
+from simrl.config.schema import ConfigError
 from simrl.sweep.grid import expand, force, load_sweep
 from sweeps.article import GRID, folder_name, main, parse
 from sweeps.collection import article_tables
 from sweeps.comparison import compare, judge, tally
 from sweeps.conclusions import CONCLUSIONS, conclusions_table, paired_table
 from sweeps.digest import summary_text
+from sweeps.figures.tables import ArticleTables
 from sweeps.loads import COLUMNS, Load, loads_of
 from sweeps.markdown import html_of
 from sweeps.measures import measure

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from simrl.rollout import compilation
-from simrl.rollout.compilation import PARTS, calls_of, compile_engine, compiling_ahead
+from simrl.model.engine.vllm import compilation
+from simrl.model.engine.vllm.compilation import PARTS, calls_of, compile_engine, compiling_ahead
 
 ROOT = Path(__file__).parent.parent
 
@@ -30,7 +30,7 @@ def test_a_part_goes_to_the_cache(tmp_path: Path) -> None:
     """The process that compiles a part leaves it in the cache folder."""
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path), "PYTHONPATH": str(ROOT)}
     environment.pop("NUMBA_CACHE_DIR", None)
-    command = [sys.executable, "-m", "simrl.rollout.compilation", "iteration"]
+    command = [sys.executable, "-m", "simrl.model.engine.vllm.compilation", "iteration"]
     subprocess.run(command, env=environment, cwd=tmp_path, check=True)
     assert {file.name.split("-")[0] for file in tmp_path.rglob("*.nbi")} >= {"stretch.end_iteration", "scheduler.abort"}
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from simrl.compose import config_folder
-from simrl.config import GROUPS, ConfigError, SimulationConfig
-from simrl.cost.iteration import engine_costs
-from simrl.metrics import summarise
-from simrl.simulation import prepare, simulate
+from simrl.config.compose import config_folder
+from simrl.config.schema import GROUPS, ConfigError, SimulationConfig
+from simrl.model.cost.iteration import engine_costs
+from simrl.model.metrics import summarise
+from simrl.model.simulation import prepare, simulate
 
 OPTIONS = [(group, path.stem) for group in GROUPS for path in sorted((Path(config_folder()) / group).glob("*.yaml"))]
 TINY = ("versions=2", "groups_per_batch=2", "group_size=8", "framework.eta=1")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from omegaconf import OmegaConf
 
-from simrl.config import (
+from simrl.config.schema import (
     STANDINGS,
     ConfigError,
     EngineCosts,
@@ -20,11 +20,11 @@ from simrl.config import (
     RolloutConfig,
     TrainerConfig,
 )
-from simrl.cost.iteration import derived_costs, engine_costs, weakest
-from simrl.cost.memory import kv_blocks, kv_bytes_per_token, multiplied_parameters, parameter_count, weight_bytes
-from simrl.cost.provenance import provenance
-from simrl.cost.training import forward_flops, micro_batches, pipeline_s, step_time
-from simrl.cost.weight_sync import weight_sync_s
+from simrl.model.cost.iteration import derived_costs, engine_costs, weakest
+from simrl.model.cost.memory import kv_blocks, kv_bytes_per_token, multiplied_parameters, parameter_count, weight_bytes
+from simrl.model.cost.provenance import provenance
+from simrl.model.cost.training import forward_flops, micro_batches, pipeline_s, step_time
+from simrl.model.cost.weight_sync import weight_sync_s
 from tests.iteration_time import iteration_s
 
 CONF = Path(__file__).parents[1] / "conf"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from simrl.commands import NAMES
+from simrl.cli.commands import NAMES
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "sweeps.md"

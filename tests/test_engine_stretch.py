@@ -11,9 +11,9 @@ import numpy as np
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from simrl.rollout import stretch
-from simrl.rollout.engine import Engine, EngineOptions
-from simrl.rollout.state import NEVER_NS, PAUSED_ALL, REQUEST, RUNNING, WAITING
+from simrl.model.engine.vllm import stretch
+from simrl.model.engine.vllm.engine import Engine, EngineOptions
+from simrl.model.engine.vllm.state import NEVER_NS, PAUSED_ALL, REQUEST, RUNNING, WAITING
 from tests.engine_plans import EVERY_ITERATION_1000_NS, Instance, Plan, obeys_the_laws, picture, plans
 
 HYPOTHESIS = settings(deadline=None, derandomize=True, max_examples=250)

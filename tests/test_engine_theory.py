@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from simrl.config import EngineCosts
-from simrl.rollout import scheduler, stretch
-from simrl.rollout.engine import Engine, EngineOptions, build_state
-from simrl.rollout.state import NEVER_NS, PAUSED_NEW, UNPAUSED, EngineState
+from simrl.config.schema import EngineCosts
+from simrl.model.engine.vllm import scheduler, stretch
+from simrl.model.engine.vllm.engine import Engine, EngineOptions, build_state
+from simrl.model.engine.vllm.state import NEVER_NS, PAUSED_NEW, UNPAUSED, EngineState
 from tests.engine_plans import Instance, Plan, plans
 from tests.iteration_time import iteration_s
 
@@ -21,7 +21,7 @@ COEFFICIENTS = [name for name in EngineCosts.__dataclass_fields__ if name.endswi
 
 
 def formula_s(state: EngineState, costs: EngineCosts) -> float:
-    """Return what simrl.cost.iteration says of the iteration under way."""
+    """Return what simrl.model.cost.iteration says of the iteration under way."""
     decodes = context = prefill = 0
     attention = 0.0
     for slot, before, tokens in state.scheduled[: state.engine["scheduled"][0]].tolist():

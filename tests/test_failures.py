@@ -17,19 +17,20 @@ from typing import Any
 import pytest
 from hydra import initialize_config_dir
 
-import simrl.__main__
-import simrl.run
-import simrl.sweep.job
+import simrl.cli.main
+import simrl.runs.run
+import simrl.sweep.executors.job
 import simrl.sweep.pool
-from simrl.__main__ import sweep_job
-from simrl.compose import compose_point, config_folder
-from simrl.config import ConfigError, SimulationConfig
-from simrl.limits import Limits
-from simrl.run import NOT_STARTED, Outcome
+from simrl.cli.main import sweep_job
+from simrl.cli.multirun import link_run
+from simrl.config.compose import compose_point, config_folder
+from simrl.config.schema import ConfigError, SimulationConfig
+from simrl.plots.sweep_picture import draw_sweep
+from simrl.runs.limits import Limits
+from simrl.runs.run import NOT_STARTED, Outcome
+from simrl.sweep.executors.job import compute
 from simrl.sweep.folder import read_folder
 from simrl.sweep.grid import Point, expand, sweep_of
-from simrl.sweep.job import compute
-from simrl.sweep.multirun import link_run
 from simrl.sweep.pool import run_points
 from simrl.sweep.request import carry_out, parse, requested
 from simrl.sweep.table import collect_folder
@@ -140,7 +141,7 @@ def test_fail_fast_starts_nothing_more(tmp_path: Path, monkeypatch: pytest.Monke
     assert len(list((tmp_path / "runs").iterdir())) == 2
 
 
-def never_listen(job: simrl.sweep.job.Job, on_try: Callable[[int], None]) -> Outcome:
+def never_listen(job: simrl.sweep.executors.job.Job, on_try: Callable[[int], None]) -> Outcome:
     """Compute a run; the first seed's hangs where no alarm is heard, as in native code."""
     if job.config.seed == 0:
         on_try(1)
@@ -209,7 +210,7 @@ def assert_whole_multirun(sweep: Path, undisturbed: Path) -> None:
     for link in sweep.iterdir():
         if link.is_symlink():
             link_run(reference, int(link.name), undisturbed / "runs" / link.resolve().name)
-    collected = collect_folder(reference)
+    collected = collect_folder(reference, draw_sweep)
     assert collected is not None
     assert len(collected.rows) == FEW
     assert (sweep / SWEEP).read_bytes() == (reference / SWEEP).read_bytes()
@@ -347,14 +348,14 @@ def test_two_multiruns_at_once_compute_each_run_once(
 
 def sweep_jobs(folder: Path, monkeypatch: pytest.MonkeyPatch, *overrides: str) -> list[float | None]:
     """Run two jobs of a -m sweep here."""
-    monkeypatch.setattr(simrl.__main__, "hydra_files", lambda _: {})
+    monkeypatch.setattr(simrl.cli.main, "hydra_files", lambda _: {})
     (folder / "sweep").mkdir(exist_ok=True)
     settings = [f"{key}={value}" for key, value in TINY.items()]
     out = []
     with initialize_config_dir(config_folder(), version_base="1.3"):
         for number in range(2):
             config = compose_point([*settings, f"seed={number}", f"output_dir={folder}", *overrides], {})
-            out.append(simrl.__main__.sweep_job(config, folder / "sweep", number))
+            out.append(simrl.cli.main.sweep_job(config, folder / "sweep", number))
     return out
 
 
@@ -364,7 +365,7 @@ def test_a_multirun_fails_fast(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     def explode(_: object) -> None:
         raise RuntimeError("boom")
 
-    monkeypatch.setattr(simrl.run, "simulate", explode)
+    monkeypatch.setattr(simrl.runs.run, "simulate", explode)
     assert sweep_jobs(tmp_path, monkeypatch, "fail_fast=true") == [None, None]
     assert [link.name for link in (tmp_path / "sweep").iterdir() if link.is_symlink()] == ["0"]
     assert len(list((tmp_path / "runs").iterdir())) == 1
@@ -374,14 +375,14 @@ def test_a_multirun_goes_on_where_not_even_a_lock_can_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A job raises nothing on a full disk: Hydra would stop the sweep and collect nothing."""
-    kept = simrl.__main__.run
+    kept = simrl.cli.main.run
 
     def full_at_first(config: SimulationConfig, *arguments: Any, **options: Any) -> Outcome:
         if config.seed == 0:
             raise OSError(28, "No space left on device")
         return kept(config, *arguments, **options)
 
-    monkeypatch.setattr(simrl.__main__, "run", full_at_first)
+    monkeypatch.setattr(simrl.cli.main, "run", full_at_first)
     first, second = sweep_jobs(tmp_path, monkeypatch)
     assert first is None
     assert second

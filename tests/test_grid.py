@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from simrl.compose import compose_point, config_folder, typed
-from simrl.config import ConfigError
+from simrl.config.compose import compose_point, config_folder, typed
+from simrl.config.schema import ConfigError
 from simrl.sweep.grid import Point, configurations, expand, force, load_sweep, override_text, seeds_of, sweep_of
 
 ARTICLE = Path(__file__).parent.parent / "sweeps" / "article.yaml"

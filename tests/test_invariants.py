@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from simrl.config import SimulationConfig
-from simrl.metrics import summarise, tokens_of, trained_levels
-from simrl.records import DROPPED_L2, DROPPED_L3, NONE, TRAINED, UNFINISHED, Records
-from simrl.simulation import simulate
+from simrl.config.schema import SimulationConfig
+from simrl.model.metrics import summarise, tokens_of, trained_levels
+from simrl.model.records import DROPPED_L2, DROPPED_L3, NONE, TRAINED, UNFINISHED, Records
+from simrl.model.simulation import simulate
 from tests.conftest import compose_config
 from tests.random_configs import small_configs
 

@@ -16,15 +16,15 @@ from pathlib import Path
 
 import pytest
 
+import simrl.sweep.executors.ray_cluster
 import simrl.sweep.preflight
-import simrl.sweep.ray_backend
-from simrl.config import ConfigError
-from simrl.run import Outcome
+from simrl.config.schema import ConfigError
+from simrl.runs.run import Outcome
+from simrl.sweep.executors.job import Job
+from simrl.sweep.executors.ray_cluster import connect, seen
 from simrl.sweep.grid import Point
-from simrl.sweep.job import Job
 from simrl.sweep.pool import run_points
 from simrl.sweep.preflight import check_launcher
-from simrl.sweep.ray_backend import connect, seen
 from tests.conftest import compose_config
 
 ROOT = Path(__file__).parent.parent
@@ -165,7 +165,7 @@ def test_trouble_on_ray_costs_its_run_alone_and_ctrl_c_leaves_nothing_half_writt
 
 def test_a_folder_that_is_not_shared_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that another node kept to itself is one line: choose a folder that all nodes share."""
-    monkeypatch.setattr(simrl.sweep.ray_backend, "VISIBLE_S", 0.3)
+    monkeypatch.setattr(simrl.sweep.executors.ray_cluster, "VISIBLE_S", 0.3)
     (tmp_path / "runs").mkdir()
     folder = tmp_path / "runs" / "areal-1"
     job = Job(compose_config("framework=areal"), (), tmp_path, True, folder)

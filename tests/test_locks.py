@@ -12,8 +12,8 @@ from threading import Event, Thread
 
 import pytest
 
-import simrl.lock
-from simrl.lock import Owner, lock_path, owner_of, release_dead, run_lock, start_ticks, this_process
+import simrl.runs.lock
+from simrl.runs.lock import Owner, lock_path, owner_of, release_dead, run_lock, start_ticks, this_process
 
 
 @pytest.fixture
@@ -113,8 +113,8 @@ def test_a_lock_from_elsewhere_is_stale_when_it_stands_still(
     run_folder: Path, monkeypatch: pytest.MonkeyPatch, content: str
 ) -> None:
     """Of another host's process nothing is known but its heartbeat: while its lock is touched one waits."""
-    monkeypatch.setattr(simrl.lock, "STALE_S", 0.4)
-    monkeypatch.setattr(simrl.lock, "LONGEST_PAUSE_S", 0.05)
+    monkeypatch.setattr(simrl.runs.lock, "STALE_S", 0.4)
+    monkeypatch.setattr(simrl.runs.lock, "LONGEST_PAUSE_S", 0.05)
     temporary = left(run_folder, replace(dead_process(), machine="another"))
     lock = lock_path(run_folder)
     if content == "unreadable":
@@ -140,7 +140,7 @@ def test_a_lock_from_elsewhere_is_stale_when_it_stands_still(
 
 def test_an_owner_touches_its_lock(run_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Onlookers on other hosts see the lock's time stamp move while the run is computed."""
-    monkeypatch.setattr(simrl.lock, "HEARTBEAT_S", 0.05)
+    monkeypatch.setattr(simrl.runs.lock, "HEARTBEAT_S", 0.05)
     with run_lock(run_folder):
         before = lock_path(run_folder).stat().st_mtime_ns
         time.sleep(0.3)
@@ -152,7 +152,7 @@ def test_a_stale_lock_is_broken_once(run_folder: Path) -> None:
     stale = dead_process()
     left(run_folder, stale)
     with run_lock(run_folder):
-        simrl.lock._break(lock_path(run_folder), stale)
+        simrl.runs.lock._break(lock_path(run_folder), stale)
         assert owner_of(lock_path(run_folder)) is not None
     assert entries(run_folder) == []
 

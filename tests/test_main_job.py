@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from simrl.config import SimulationConfig
-from simrl.metrics import summarise
-from simrl.simulation import simulate
+from simrl.config.schema import SimulationConfig
+from simrl.model.metrics import summarise
+from simrl.model.simulation import simulate
 from tests.conftest import compose_config
 
 SEEDS = range(5)

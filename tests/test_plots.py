@@ -14,8 +14,9 @@ import pytest
 from matplotlib.text import Annotation
 
 from simrl.plots import style
-from simrl.plots.bar_table import bar_table, t_interval, t_quantile_975
+from simrl.plots.bar_table import bar_table
 from simrl.plots.throughput import throughput_bars
+from simrl.stats import t_interval, t_quantile_975
 
 if TYPE_CHECKING:
     from pathlib import Path

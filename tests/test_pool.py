@@ -12,16 +12,16 @@ from pathlib import Path
 
 import pytest
 
-import simrl.run
-import simrl.sweep.job
+import simrl.runs.run
+import simrl.sweep.executors.job
 import simrl.sweep.pool
-from simrl.config import ConfigError
-from simrl.progress import Progress, clock_text
-from simrl.results import TABLES
-from simrl.run import Outcome, run
+from simrl.config.schema import ConfigError
+from simrl.runs.run import Outcome, run
+from simrl.runs.tables import TABLES
+from simrl.sweep.executors.job import compute
 from simrl.sweep.grid import Point, configurations, expand, sweep_of
-from simrl.sweep.job import compute
 from simrl.sweep.pool import run_points
+from simrl.terminal import Progress, clock_text
 
 SMALL = {"versions": 2, "groups_per_batch": 4, "workload.mean_response_tokens": 1000}
 VICTIM = 1
@@ -38,14 +38,14 @@ def parquet_bytes(outcomes: list[Outcome]) -> dict[str, bytes]:
     return {f"{o.run_id}/{file.name}": file.read_bytes() for o in outcomes for file in o.folder.glob("*.parquet")}
 
 
-def kill_victim(job: simrl.sweep.job.Job, on_try: Callable[[int], None]) -> Outcome:
+def kill_victim(job: simrl.sweep.executors.job.Job, on_try: Callable[[int], None]) -> Outcome:
     """Compute a run; the victim's process is killed as an out-of-memory killer would."""
     if job.config.seed == VICTIM:
         os.kill(os.getpid(), signal.SIGKILL)
     return compute(job, on_try)
 
 
-def fail_victim(job: simrl.sweep.job.Job, on_try: Callable[[int], None]) -> Outcome:
+def fail_victim(job: simrl.sweep.executors.job.Job, on_try: Callable[[int], None]) -> Outcome:
     """Compute a run; in the victim's simulation an exception is raised, and around another run the disk is full."""
 
     def explode(_: object) -> None:
@@ -53,13 +53,13 @@ def fail_victim(job: simrl.sweep.job.Job, on_try: Callable[[int], None]) -> Outc
 
     if job.config.seed == VICTIM + 1:
         raise OSError(28, "No space left on device")
-    kept = simrl.run.simulate
+    kept = simrl.runs.run.simulate
     if job.config.seed == VICTIM:
-        simrl.run.simulate = explode  # type: ignore[assignment]
+        simrl.runs.run.simulate = explode  # type: ignore[assignment]
     try:
         return compute(job, on_try)
     finally:
-        simrl.run.simulate = kept
+        simrl.runs.run.simulate = kept
 
 
 def test_results_come_in_the_order_of_the_points_and_do_not_depend_on_workers(tmp_path: Path) -> None:
@@ -114,10 +114,10 @@ def test_a_failing_run_is_recorded_and_the_rest_goes_on(tmp_path: Path, monkeypa
 def test_code_edited_under_a_running_sweep_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that loaded other code than the sweep began with makes another run; the sweep's own counts as failed."""
     point = small_points(seeds=1, blocks={"a": {"framework": "areal"}})
-    job = simrl.sweep.job.Job(
+    job = simrl.sweep.executors.job.Job(
         configurations(point)[0], point[0].overrides, tmp_path, True, tmp_path / "runs" / "areal-old"
     )
-    monkeypatch.setattr(simrl.run, "simulate", lambda _: None)
+    monkeypatch.setattr(simrl.runs.run, "simulate", lambda _: None)
     outcome = compute(job)
     assert (outcome.run_id, outcome.state) == ("areal-old", "failed")
     assert "edited" in str(outcome.error)

@@ -11,15 +11,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from simrl.clock import to_ns
-from simrl.config import ConfigError, EngineCosts, SimulationConfig
-from simrl.metrics import summarise, tokens_of
-from simrl.records import DROPPED_L2, NONE, TRAINED, Records
-from simrl.rollout.engine import Engine, EngineOptions
-from simrl.simulation import DeadlockError, prepare, simulate
-from simrl.staleness.concurrency import AdaptiveConcurrency, Concurrency
-from simrl.staleness.dispatcher import BURST_SHARE, BURST_WINDOW_NS
-from simrl.staleness.episodes import Orchestrator
+from simrl.config.schema import ConfigError, EngineCosts, SimulationConfig
+from simrl.model.clock import to_ns
+from simrl.model.control.prime_rl.concurrency import AdaptiveConcurrency, Concurrency
+from simrl.model.control.prime_rl.dispatcher import BURST_SHARE, BURST_WINDOW_NS
+from simrl.model.control.prime_rl.orchestrator import Orchestrator
+from simrl.model.engine.vllm.engine import Engine, EngineOptions
+from simrl.model.metrics import summarise, tokens_of
+from simrl.model.records import DROPPED_L2, NONE, TRAINED, Records
+from simrl.model.simulation import DeadlockError, prepare, simulate
 from tests.conftest import compose_config
 from tests.random_configs import small_configs
 from tests.test_invariants import same_records

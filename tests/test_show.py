@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from simrl import commands
-from simrl.config import EngineCosts
-from simrl.ending import ended
-from simrl.results import read_summary
-from simrl.rollout.engine import Engine, EngineOptions
+from simrl.cli import commands
+from simrl.cli.exit_code import ended
+from simrl.config.schema import EngineCosts
+from simrl.model.engine.vllm.engine import Engine, EngineOptions
+from simrl.runs.tables import read_summary
 from simrl.timeline.time_breakdown import time_breakdowns
 from tests.conftest import compose_config
 from tests.test_trace import BARRIERS, SMALL, keep

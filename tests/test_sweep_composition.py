@@ -13,8 +13,8 @@ from hydra.errors import ConfigCompositionException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from simrl.compose import config_folder
-from simrl.sweep.composition import SharedComposition
+from simrl.config.compose import config_folder
+from simrl.sweep.executors.hydra_jobs import SharedComposition
 
 JOBS = (
     ["framework=areal", "framework.eta=2", "seed=1"],

@@ -20,18 +20,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from yaml import safe_dump
 
-import simrl.identity
-from simrl import commands
-from simrl.commands.trace import observe
-from simrl.compose import plain
-from simrl.config import SimulationConfig
-from simrl.ending import ended
-from simrl.metrics import summarise
-from simrl.results import read_summary
-from simrl.rollout.observed import BUSY, DECODE, PAUSED, PREFILL, REPREFILL
-from simrl.run import run
-from simrl.simulation import simulate
-from simrl.sweep.multirun import link_run
+import simrl.runs.identity
+from simrl.cli import commands
+from simrl.cli.exit_code import ended
+from simrl.cli.multirun import link_run
+from simrl.cli.trace import observe
+from simrl.config.compose import plain
+from simrl.config.schema import SimulationConfig
+from simrl.model.engine.vllm.observed import BUSY, DECODE, PAUSED, PREFILL, REPREFILL
+from simrl.model.metrics import summarise
+from simrl.model.simulation import simulate
+from simrl.runs.run import run
+from simrl.runs.tables import read_summary
 from simrl.timeline.chrome_trace import trace_events, trace_sums
 from tests.conftest import compose_config
 from tests.random_configs import small_configs
@@ -282,7 +282,7 @@ def test_a_run_of_other_code_is_refused(
 ) -> None:
     """If the code changed since, one line says so, the exit code is 2 and nothing is written."""
     folder = keep(compose_config(*TINY), tmp_path)
-    monkeypatch.setattr(simrl.identity, "code_digest", lambda: "edited")
+    monkeypatch.setattr(simrl.runs.identity, "code_digest", lambda: "edited")
     assert ended(lambda: commands.main(["trace", str(folder)])) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "changed since" in line

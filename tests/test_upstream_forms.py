@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from simrl.compose import config_folder
-from simrl.config import SimulationConfig
-from simrl.records import NONE, TRAINED, UNFINISHED
-from simrl.simulation import simulate
+from simrl.config.compose import config_folder
+from simrl.config.schema import SimulationConfig
+from simrl.model.records import NONE, TRAINED, UNFINISHED
+from simrl.model.simulation import simulate
 from tests.conftest import compose_config
 from tests.random_configs import small_configs
 from tests.test_invariants import same_records

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from omegaconf import OmegaConf
 from pyarrow import parquet
 
-from simrl.config import ConfigError, WorkloadConfig
-from simrl.workload import build_workload
-from simrl.workload.lengths import CHUNK_GROUPS
-from simrl.workload.lognormal import capped_mean, mu_of_capped_mean
-from simrl.workload.streams import stream
+from simrl.config.schema import ConfigError, WorkloadConfig
+from simrl.model.workload import build_workload
+from simrl.model.workload.lengths import CHUNK_GROUPS
+from simrl.model.workload.lognormal import capped_mean, mu_of_capped_mean
+from simrl.model.workload.streams import stream
 
 CONF = Path(__file__).parents[1] / "conf" / "workload"
 TINY_TRACE = Path(__file__).parent / "data" / "tiny_trace.jsonl"
@@ -525,7 +525,7 @@ def test_calibrated_defaults():
 def test_laws_do_not_load_pyarrow():
     """A run on a synthetic load, or on JSON lines, doesn't import pyarrow."""
     program = (
-        "import sys; from simrl.config import WorkloadConfig; from simrl.workload import build_workload\n"
+        "import sys; from simrl.config.schema import WorkloadConfig; from simrl.model.workload import build_workload\n"
         f"build_workload(WorkloadConfig('t', 'trace', path={str(TINY_TRACE)!r}), 0, 16, 8).lengths(0)\n"
         "build_workload(WorkloadConfig('l', 'lognormal'), 0, 16, 8).lengths(0)\n"
         "sys.exit('pyarrow' in sys.modules)"

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from simrl.config import EngineCosts
-from simrl.rollout import scheduler, stretch
-from simrl.rollout.engine import EngineOptions, build_state
-from simrl.rollout.kv_cache import clear_prefix_cache
-from simrl.rollout.state import PAUSED_ALL, PAUSED_NEW, RUNNING, UNPAUSED, WAITING, EngineState
+from simrl.config.schema import EngineCosts
+from simrl.model.engine.vllm import scheduler, stretch
+from simrl.model.engine.vllm.engine import EngineOptions, build_state
+from simrl.model.engine.vllm.kv_cache import clear_prefix_cache
+from simrl.model.engine.vllm.state import PAUSED_ALL, PAUSED_NEW, RUNNING, UNPAUSED, WAITING, EngineState
 
 GOLDENS = Path(__file__).parent / "goldens" / "vllm"
 ITERATION_NS = 1000

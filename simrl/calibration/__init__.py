@@ -1,1 +1,1 @@
-"""Fitting costs and load to published values or to a measured run; ``python -m simrl.calibrate`` is its command."""
+"""Fitting costs and load to published values or to a measured run; ``simrl calibrate`` is its command."""

@@ -18,13 +18,13 @@ from omegaconf.errors import OmegaConfBaseException
 
 from simrl.calibration.spec import Parameter, Spec
 from simrl.calibration.targets import Target
-from simrl.compose import compose_point, config_folder, explain, typed
-from simrl.config import ConfigError, EngineCosts, SimulationConfig
-from simrl.cost.iteration import engine_costs
-from simrl.metrics import summarise
-from simrl.progress import Progress
-from simrl.records import TRAINED, Records
-from simrl.simulation import prepare, simulate
+from simrl.config.compose import compose_point, config_folder, explain, typed
+from simrl.config.schema import ConfigError, EngineCosts, SimulationConfig
+from simrl.model.cost.iteration import engine_costs
+from simrl.model.metrics import summarise
+from simrl.model.records import TRAINED, Records
+from simrl.model.simulation import prepare, simulate
+from simrl.terminal import Progress
 
 COSTS = "rollout.costs."
 COEFFICIENTS = tuple(field.name for field in dataclasses.fields(EngineCosts) if field.name.endswith("_s"))

@@ -12,7 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped]
 
 from simrl.calibration.targets import Target, measured_targets, reference_targets
-from simrl.config import ConfigError
+from simrl.config.schema import ConfigError
 
 KEYS = ("parameters", "point", "reference", "fit_on", "measured", "hold_out_every", "seeds", "rounds")
 BELONGS = {"fit_on": "reference", "hold_out_every": "measured"}

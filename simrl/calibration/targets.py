@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from simrl.config import ConfigError
+from simrl.config.schema import ConfigError
 
 TOLERANCES: dict[str, Callable[[float], float]] = {
     "effective_throughput": lambda value: 0.03 * value,

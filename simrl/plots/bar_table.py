@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import pandas as pd
 
+from simrl.model.metrics import SAME_AS
+from simrl.stats import t_interval
+
 CONFIG_COLUMNS = ("framework", "eta", "warmup", "hardware", "model", "workload", "rollout", "trainer", "versions")
 """Columns that tell one configuration from another, as far as a summary has them; swept columns come on top."""
-SAME_AS = {"framework.name": "framework", "framework.eta": "eta", "framework.warmup": "warmup"}
-"""Swept keys which the summary already carries under a shorter name."""
 LEVEL_PREFIX = "staleness_"
 """Columns of a bar table: staleness_0, staleness_1, ... hold the height of that level, token/s."""
 
@@ -30,44 +30,6 @@ class Arrangement:
     """Columns that differ between bars and are named in panel titles (or at the bars, if these are frameworks)."""
     constant: tuple[str, ...]
     """Columns with one value throughout, named once for the figure."""
-
-
-@cache
-def t_quantile_975(degrees: int) -> float:
-    """97.5 % quantile of Student's t distribution.
-
-    Args:
-        degrees: Degrees of freedom, at least 1.
-
-    Returns:
-        The half-width of a 95 % interval in standard errors.
-    """
-
-    def inside(t: float) -> float:
-        """P(abs(T) < t): the finite sums of Abramowitz and Stegun 26.7.3 and 26.7.4."""
-        angle = math.atan(t / math.sqrt(degrees))
-        odd = degrees % 2
-        term, total = (math.cos(angle), 0.0) if odd else (1.0, 0.0)
-        for power in range(odd, degrees - 1, 2):
-            total += term
-            term *= (power + 1) / (power + 2) * math.cos(angle) ** 2
-        return 2 / math.pi * (angle + math.sin(angle) * total) if odd else math.sin(angle) * total
-
-    low, high = 0.0, 16.0  # 12.7 is the largest, at one degree of freedom
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if inside(middle) < 0.95 else (low, middle)
-    return (low + high) / 2
-
-
-def t_interval(values: Sequence[float]) -> float:
-    """Half-width of the 95 % t interval of a mean; NaN for fewer than two values."""
-    n = len(values)
-    if n < 2:
-        return math.nan
-    mean = math.fsum(values) / n
-    variance = math.fsum((value - mean) ** 2 for value in values) / (n - 1)
-    return t_quantile_975(n - 1) * math.sqrt(variance / n)
 
 
 def config_columns(summary: pd.DataFrame) -> list[str]:

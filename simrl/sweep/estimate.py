@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from simrl.config import SimulationConfig
-from simrl.results import SUMMARY, read_status
+from simrl.config.schema import SimulationConfig
+from simrl.runs.tables import SUMMARY, read_status
 
 SAMPLED = 20
 """Runs of a framework that are looked at."""

@@ -17,11 +17,11 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError, safe_load  # type: ignore[import-untyped]
 
-from simrl.compose import compose_point, config_folder, own_places, typed
-from simrl.config import ConfigError
-from simrl.identity import run_id
-from simrl.overrides import points_of
-from simrl.results import STATUS, whole_file
+from simrl.config.compose import compose_point, config_folder, own_places, typed
+from simrl.config.overrides import points_of
+from simrl.config.schema import ConfigError
+from simrl.runs.identity import run_id
+from simrl.runs.tables import STATUS, whole_file
 from simrl.sweep.grid import Point
 
 RUNS = "runs.json"

@@ -28,10 +28,10 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped] # what OmegaConf reads files with
 
-from simrl.compose import compose_point, config_folder, explain, typed
-from simrl.config import OUTPUT_KEYS, ConfigError, SimulationConfig
-from simrl.limits import Limits, limits_of
-from simrl.simulation import prepare
+from simrl.config.compose import compose_point, config_folder, explain, typed
+from simrl.config.schema import OUTPUT_KEYS, ConfigError, SimulationConfig
+from simrl.model.simulation import prepare
+from simrl.runs.limits import Limits, limits_of
 
 KEYS = ("seeds", "run", "fail_fast", "shared", "blocks")
 RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)")

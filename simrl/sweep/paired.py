@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from simrl.plots.bar_table import t_interval
+from simrl.stats import t_interval
 
 Row = Mapping[str, Any]
 

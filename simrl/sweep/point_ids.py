@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 
-from simrl.compose import config_folder
-from simrl.identity import code_digest
-from simrl.results import whole_file
+from simrl.config.compose import config_folder
+from simrl.runs.identity import code_digest
+from simrl.runs.tables import whole_file
 from simrl.sweep.grid import Point
 
 FILE = "point_ids.json"

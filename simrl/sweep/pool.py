@@ -13,19 +13,19 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import wait
 from pathlib import Path
 
-from simrl.config import one_of
-from simrl.limits import Limits, overtime
-from simrl.lock import is_dead, lock_path, owner_of, release_dead
-from simrl.progress import Progress, say
-from simrl.results import is_ok
-from simrl.rollout.compilation import compile_engine, compiling_ahead
-from simrl.run import NOT_STARTED, Outcome, run_folder
-from simrl.sweep import ray_backend
+from simrl.config.schema import one_of
+from simrl.model.engine.vllm.compilation import compile_engine, compiling_ahead
+from simrl.runs.limits import Limits, overtime
+from simrl.runs.lock import is_dead, lock_path, owner_of, release_dead
+from simrl.runs.run import NOT_STARTED, Outcome, run_folder
+from simrl.runs.tables import is_ok
+from simrl.sweep.executors import ray_cluster as ray_backend
+from simrl.sweep.executors.job import DIED, Job, compute, cores, failed
+from simrl.sweep.executors.worker import DiedError, Worker
 from simrl.sweep.folder import write_runs
 from simrl.sweep.grid import Point, configurations
-from simrl.sweep.job import DIED, Job, compute, cores, failed
 from simrl.sweep.point_ids import key_of, recall, remember
-from simrl.sweep.worker import DiedError, Worker
+from simrl.terminal import Progress, say
 
 BACKENDS = ("processes", "ray")
 """What runs can be computed in."""
@@ -55,7 +55,7 @@ def run_points(
         resume: take results that are there already.
         limits: the time of a try, how many tries there are, and whether a failure stops the sweep.
         backend: one of :data:`BACKENDS`.
-        ray_address: where Ray is, see :func:`simrl.sweep.ray_backend.connect`.
+        ray_address: where Ray is, see :func:`simrl.sweep.executors.ray_cluster.connect`.
         sweep_folder: takes runs.json, the list of the sweep's runs, before any of them starts.
 
     Raises:

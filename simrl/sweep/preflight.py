@@ -9,12 +9,12 @@ from hydra import initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from simrl.compose import compose_point, config_folder, search_path, typed
-from simrl.config import ConfigError
-from simrl.limits import limits_of
-from simrl.output_folder import output_folder
-from simrl.overrides import given_values, points_of
-from simrl.simulation import prepare
+from simrl.config.compose import compose_point, config_folder, search_path, typed
+from simrl.config.overrides import given_values, points_of
+from simrl.config.schema import ConfigError
+from simrl.model.simulation import prepare
+from simrl.runs.limits import limits_of
+from simrl.runs.output_folder import output_folder
 
 SUBMITIT = "hydra_plugins.hydra_submitit_launcher"
 N_JOBS, SWEEP_DIR = "hydra.launcher.n_jobs", "hydra.sweep.dir"

@@ -22,13 +22,13 @@ from typing import Any
 
 from yaml import YAMLError, safe_load  # type: ignore[import-untyped]
 
-from simrl.config import ConfigError
-from simrl.limits import FIELDS
-from simrl.output_folder import output_folder
-from simrl.progress import say
-from simrl.run import NOT_STARTED, Outcome
+from simrl.config.schema import ConfigError
+from simrl.runs.limits import FIELDS
+from simrl.runs.output_folder import output_folder
+from simrl.runs.run import NOT_STARTED, Outcome
 from simrl.sweep.grid import Point, Sweep, expand, force, load_sweep, seeds_of
 from simrl.sweep.pool import run_points
+from simrl.terminal import say
 
 KEYS = __doc__.split("\n\n", 1)[1]
 """The arguments explained, for ``--help``."""
@@ -43,7 +43,7 @@ class Request:
     workers: int | None
     resume: bool
     limits: Mapping[str, Any]
-    """Fields of :class:`simrl.limits.Limits` that win over the sweep file's."""
+    """Fields of :class:`simrl.runs.limits.Limits` that win over the sweep file's."""
     backend: str
     ray_address: str
     settings: Mapping[str, Any]

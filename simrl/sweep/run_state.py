@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from simrl.lock import STALE_S, is_dead, lock_path, owner_of
-from simrl.results import read_status
+from simrl.runs.lock import STALE_S, is_dead, lock_path, owner_of
+from simrl.runs.tables import read_status
 
 STATES = ("ok", "failed", "running", "missing")
 

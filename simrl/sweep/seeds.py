@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from simrl.metrics import BY_INSTANCE, UNITS
-from simrl.plots.bar_table import SAME_AS, t_interval
-from simrl.results import table
+from simrl.model.metrics import BY_INSTANCE, SAME_AS, UNITS
+from simrl.runs.tables import table
+from simrl.stats import t_interval
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 SET = ("run_id", "framework", "eta", "warmup", "versions", "seed", "strict_bound", "expected_staleness")
-"""Columns of :data:`simrl.metrics.UNITS` that say what was set; the others are measured."""
+"""Columns of :data:`simrl.model.metrics.UNITS` that say what was set; the others are measured."""
 METRICS = tuple(name for name in UNITS if name not in (*SET, *BY_INSTANCE))
 NO_SETTING = (*METRICS, *BY_INSTANCE, "run_id", "seed", "block", "sweep")
 FOLLOWING = ("strict_bound", "expected_staleness", "upstream_knob")

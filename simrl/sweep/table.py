@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simrl.config import GROUPS, RUN_KEYS
-from simrl.metrics import UNITS
-from simrl.progress import say
-from simrl.results import BATCHES, SUMMARY, is_ok, whole_file, write_parquet
+from simrl.config.schema import GROUPS, RUN_KEYS
+from simrl.model.metrics import UNITS
+from simrl.runs.tables import SUMMARY, is_ok, whole_file, write_parquet
 from simrl.sweep.folder import PlannedRun, SweepFolder, read_folder
+from simrl.terminal import say
 
 if TYPE_CHECKING:
-    import pandas as pd
     import pyarrow as pa
 
 SWEEP_TABLE, SEEDS_TABLE, SWEEP_FIGURE = "sweep.parquet", "seeds.parquet", "throughput.png"
 ALWAYS = (*UNITS, *GROUPS, "upstream_knob", *RUN_KEYS)
 """Columns of a run's row that are always kept; of the dotted configuration keys only what was set."""
+Picture = Callable[["Sequence[SweepFolder]", "pa.Table", Path], None]
+"""Draws the runs of sweeps, one row each, to a file; raises ValueError if it cannot tell them apart."""
 MOST_BARS = 100
 """More configurations than this are no picture."""
 
@@ -127,7 +128,7 @@ def _names(sweeps: Sequence[SweepFolder]) -> list[str]:
     return names if len(set(names)) == len(names) else [sweep.folder.as_posix() for sweep in sweeps]
 
 
-def collect(sweeps: Sequence[SweepFolder], output: Path) -> Collected | None:
+def collect(sweeps: Sequence[SweepFolder], output: Path, draw: Picture | None = None) -> Collected | None:
     """Write sweep.parquet, seeds.parquet and the bars of the runs that are there; None if no run is.
 
     Collecting again, or after more runs ended, replaces the files; the same runs give the same bytes.
@@ -135,6 +136,7 @@ def collect(sweeps: Sequence[SweepFolder], output: Path) -> Collected | None:
     Args:
         sweeps: the folders, see :func:`simrl.sweep.folder.read_folder`.
         output: folder the files go to.
+        draw: draws the rows; None draws nothing.
     """
     from simrl.sweep.seeds import seeds_table  # noqa: PLC0415
 
@@ -151,9 +153,10 @@ def collect(sweeps: Sequence[SweepFolder], output: Path) -> Collected | None:
         seeds = seeds_table(rows)
         _write(seeds, output / SEEDS_TABLE)
         files.append(output / SEEDS_TABLE)
-        if len(seeds) <= MOST_BARS:
-            files.append(draw(sweeps, rows, output / SWEEP_FIGURE))
-        else:
+        if draw is not None and len(seeds) <= MOST_BARS:
+            draw(sweeps, rows, output / SWEEP_FIGURE)
+            files.append(output / SWEEP_FIGURE)
+        elif draw is not None:
             say(f"no picture: {len(seeds)} configurations are more than {MOST_BARS} bars")
     except ValueError as error:
         say(f"no seeds averaged and no picture: {error}")
@@ -163,45 +166,11 @@ def collect(sweeps: Sequence[SweepFolder], output: Path) -> Collected | None:
     return Collected(rows, seeds, tuple(files), tuple(missing))
 
 
-def collect_folder(folder: Path) -> Collected | None:
+def collect_folder(folder: Path, draw: Picture | None = None) -> Collected | None:
     """Collect one sweep into its own folder, see :func:`collect`."""
-    return collect([read_folder(folder)], folder)
+    return collect([read_folder(folder)], folder, draw)
 
 
 def _write(content: pa.Table, path: Path) -> None:
     with whole_file(path) as aside:
         write_parquet(content, aside)
-
-
-def levels_of(sweeps: Sequence[SweepFolder], run_ids: Sequence[str]) -> pd.DataFrame:
-    """Return the trained tokens of runs by staleness: run_id, staleness, tokens."""
-    import pyarrow as pa  # noqa: PLC0415
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
-    folders = {point.run_id: sweep.runs / point.run_id for sweep in sweeps for point in sweep.points}
-    tables = []
-    for run_id in dict.fromkeys(run_ids):
-        file = pq.ParquetFile(folders[run_id] / BATCHES)
-        tables.append(
-            file.read(columns=["staleness", "tokens"], use_threads=False).append_column(
-                "run_id", pa.array([run_id]).take([0] * file.metadata.num_rows)
-            )
-        )
-    levels = pa.concat_tables(tables).to_pandas()
-    return levels.groupby(["run_id", "staleness"], as_index=False)["tokens"].sum()
-
-
-def draw(sweeps: Sequence[SweepFolder], rows: pa.Table, path: Path) -> Path:
-    """Draw the stacked bars of a table of runs.
-
-    Raises:
-        ValueError: if runs cannot be told apart.
-    """
-    from simrl.plots.style import save  # noqa: PLC0415
-    from simrl.plots.throughput import throughput_bars  # noqa: PLC0415
-
-    summary = rows.to_pandas()
-    keys = set_keys([point for sweep in sweeps for point in sweep.points])
-    summary.attrs["swept"] = [name for name in keys if name in rows.column_names]
-    save(throughput_bars(summary, levels_of(sweeps, rows["run_id"].to_pylist())), path)
-    return path

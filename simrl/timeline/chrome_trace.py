@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from simrl.clock import to_s
-from simrl.metrics import trained_levels
-from simrl.records import FATES, NONE, TRAINED, UNFINISHED, Records
-from simrl.rollout.observed import BUSY, ObservedEngine, Span
+from simrl.model.clock import to_s
+from simrl.model.engine.vllm.observed import BUSY, ObservedEngine, Span
+from simrl.model.metrics import trained_levels
+from simrl.model.records import FATES, NONE, TRAINED, UNFINISHED, Records
 
 NS_PER_US = 1000
 Event = dict[str, Any]

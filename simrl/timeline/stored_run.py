@@ -8,9 +8,9 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from simrl.compose import typed
-from simrl.config import GROUPS, ConfigError, SimulationConfig, VerlConfig
-from simrl.results import STATUS, read_status
+from simrl.config.compose import typed
+from simrl.config.schema import GROUPS, ConfigError, SimulationConfig, VerlConfig
+from simrl.runs.tables import STATUS, read_status
 
 CONFIG = Path(".hydra") / "config.yaml"
 

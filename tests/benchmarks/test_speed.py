@@ -14,9 +14,9 @@ from collections.abc import Callable
 
 import pytest
 
-from simrl.config import SimulationConfig
-from simrl.rollout.compilation import compile_engine
-from simrl.simulation import simulate
+from simrl.config.schema import SimulationConfig
+from simrl.model.engine.vllm.compilation import compile_engine
+from simrl.model.simulation import simulate
 from tests.conftest import compose_config
 
 
@@ -92,7 +92,7 @@ def test_peak_memory(say: Callable[[str], None]) -> None:
     """128,000 trajectories on 64 instances stay under 1.5 GB."""
     script = (
         "import resource; from tests.benchmarks.test_speed import large;"
-        "from tests.conftest import compose_config; from simrl.simulation import simulate;"
+        "from tests.conftest import compose_config; from simrl.model.simulation import simulate;"
         "simulate(large(compose_config())); print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

@@ -23,7 +23,7 @@ POINTS = {
 }
 MEASURED = """
 import resource, sys
-from simrl.__main__ import main
+from simrl.cli.main import main
 try:
     main(sys.argv[1:])
 except SystemExit as end:

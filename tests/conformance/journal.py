@@ -1,4 +1,4 @@
-"""Books that keep a journal of everything control decides."""
+"""Ledger that keep a journal of everything control decides."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from simpy import Environment
 
-from simrl.clock import now_ns
-from simrl.staleness.books import Books, Group
+from simrl.model.clock import now_ns
+from simrl.model.control.ledger import Group, Ledger
 
 ADMIT, START, DONE, SYNC, DROP, TAKE = "admit", "start", "done", "sync", "drop", "take"
 
@@ -23,8 +23,8 @@ class Entry(NamedTuple):
     """Groups; trajectories for START and DONE; the new version for SYNC."""
 
 
-class JournalBooks(Books):
-    """Books whose every change is written down in ticks of the script's clock."""
+class JournalBooks(Ledger):
+    """Ledger whose every change is written down in ticks of the script's clock."""
 
     def __init__(self, env: Environment, tick_ns: int, groups_per_batch: int, group_size: int):
         super().__init__(groups_per_batch, group_size)

@@ -10,16 +10,16 @@ from typing import Any, cast
 import numpy as np
 from simpy import Environment, Event
 
-from simrl.clock import TRAINER, Alarm, now_ns, to_ns
-from simrl.config import FrameworkConfig
-from simrl.cost.training import StepTime
-from simrl.records import TrajectoryLog
-from simrl.rollout.cluster import Cluster
-from simrl.staleness.books import DROPPED, RUNNING, Books, Group
-from simrl.staleness.cancellation import Cancellation
-from simrl.staleness.composition import Rules
-from simrl.staleness.control import Control
-from simrl.trainer import Trainer
+from simrl.config.schema import FrameworkConfig
+from simrl.model.clock import TRAINER, Alarm, now_ns, to_ns
+from simrl.model.control.cancellation import Cancellation
+from simrl.model.control.control import Control
+from simrl.model.control.ledger import DROPPED, RUNNING, Group, Ledger
+from simrl.model.control.rules import Rules
+from simrl.model.cost.training import StepTime
+from simrl.model.engine.cluster import Cluster
+from simrl.model.records import TrajectoryLog
+from simrl.model.trainer import Trainer
 from tests.conformance.side_by_side import Sample, SideBySide
 
 TOKEN_NS = 10_000_000  # scripts give work in hundredths of a second; one is one token
@@ -63,26 +63,26 @@ class Witness(Cancellation):
         self.batches: list[Taken] = []
         self.cancelled: list[int] = []
 
-    def stale(self, books: Books, version: int) -> list[Group]:
+    def stale(self, ledger: Ledger, version: int) -> list[Group]:
         """Return what the rule returns."""
-        stale = self.rule.stale(books, version)
+        stale = self.rule.stale(ledger, version)
         self.cancelled += [group.index for group in stale]
         return stale
 
-    def admitted(self, books: Books, group: Group) -> None:
+    def admitted(self, ledger: Ledger, group: Group) -> None:
         """Write down a dispatch."""
         self.groups.append(group)
-        self.dispatch.append([group.index, books.version])
+        self.dispatch.append([group.index, ledger.version])
 
-    def finished(self, books: Books, group: Group) -> None:
+    def finished(self, ledger: Ledger, group: Group) -> None:
         """Write down a completion."""
-        self.finishes.append([group.index, books.version])
+        self.finishes.append([group.index, ledger.version])
 
-    def taken(self, books: Books, batch: list[Group]) -> None:
+    def taken(self, ledger: Ledger, batch: list[Group]) -> None:
         """Write down a batch and what was dropped for it."""
         known = {index for earlier in self.batches for index in earlier.dropped}
         dropped = [group.index for group in self.groups if group.state == DROPPED and group.index not in known]
-        self.batches.append(Taken(batch, list(books.ready), dropped))
+        self.batches.append(Taken(batch, list(ledger.ready), dropped))
 
 
 class Redispatching(Control):
@@ -103,14 +103,14 @@ class Redispatching(Control):
     def interrupt(self, trajectories: list[int]) -> None:
         """Take back interrupted samples; they keep what they generated."""
         for trajectory in trajectories:
-            group = self._groups[trajectory // self.books.group_size]
+            group = self._groups[trajectory // self.ledger.group_size]
             self.interrupted.setdefault(group.index, []).append(trajectory)
             self._send_back(group)
         self.admit()
 
     def trajectory_finished(self, trajectory: int) -> None:
         """Book a finished sample; it may be the last its interrupted group waited for."""
-        group = self._groups[trajectory // self.books.group_size]
+        group = self._groups[trajectory // self.ledger.group_size]
         super().trajectory_finished(trajectory)
         self._rebuffer()
         if group.index in self.interrupted and group.state == RUNNING and group not in self.buffer:
@@ -119,15 +119,15 @@ class Redispatching(Control):
 
     def _send_back(self, group: Group) -> None:
         if len(self.interrupted[group.index]) == group.open_members:
-            del self.books.running[group.index]
+            del self.ledger.running[group.index]
             self.buffer.append(group)
 
     def admit(self) -> None:
         """Dispatch from the buffer, then new groups."""
-        while self.buffer and self.rules.admission.room(self.books) > 0:
+        while self.buffer and self.rules.admission.room(self.ledger) > 0:
             group = self.buffer.popleft()
-            self.books.running[group.index] = group
-            self.witness.dispatch.append([group.index, self.books.version])
+            self.ledger.running[group.index] = group
+            self.witness.dispatch.append([group.index, self.ledger.version])
             for trajectory in sorted(self.interrupted.pop(group.index)):
                 cast("SideBySide", self.cluster).resubmit(trajectory)
         super().admit()
@@ -140,8 +140,8 @@ class Redispatching(Control):
 
     def _offer(self) -> None:
         """Before a waiting trainer samples, set the failed groups aside."""
-        if self.books.waiting_for_batch:
-            failed = [group for index, group in self.books.ready.items() if index in self.fail_once]
+        if self.ledger.waiting_for_batch:
+            failed = [group for index, group in self.ledger.ready.items() if index in self.fail_once]
             for group in failed:
                 if group.index not in self.failed:
                     self._restart(group)
@@ -154,20 +154,20 @@ class Redispatching(Control):
         self.admit()
 
     def _restart(self, group: Group) -> None:
-        del self.books.ready[group.index]
-        group.state, group.open_members = RUNNING, self.books.group_size
+        del self.ledger.ready[group.index]
+        group.state, group.open_members = RUNNING, self.ledger.group_size
         self.failed.append(group.index)
         self._aside.append(group)
         work = self._log.members(group.index)["response_tokens"].tolist()
-        first = group.index * self.books.group_size
-        self.interrupted[group.index] = list(range(first, first + self.books.group_size))
+        first = group.index * self.ledger.group_size
+        self.interrupted[group.index] = list(range(first, first + self.ledger.group_size))
         for trajectory, tokens in enumerate(work, first):
             cast("SideBySide", self.cluster).samples[trajectory] = Sample(tokens * TOKEN_NS)
 
 
 @dataclass
 class Loop:
-    """Our rules, books, control and trainer under a script."""
+    """Our rules, ledger, control and trainer under a script."""
 
     env: Environment
     log: TrajectoryLog
@@ -225,7 +225,7 @@ class Loop:
             self.control.cancel_stale(version)
             self.cluster.update_weights(version, "abort", now_ns(self.env) + sync_ns)
             yield Alarm(self.env, sync_ns, TRAINER)
-            self.control.books.version = version
+            self.control.ledger.version = version
             self.control.admit()
 
 
@@ -257,8 +257,8 @@ def loop(
     env = Environment(initial_time=0)
     witness = Witness(rules.cancellation)
     log = TrajectoryLog(len(work[0]))
-    books = Books(groups_per_batch, len(work[0]))
-    controlling = control(env, rules._replace(cancellation=witness), books, ScriptedWork(work), log)
+    ledger = Ledger(groups_per_batch, len(work[0]))
+    controlling = control(env, rules._replace(cancellation=witness), ledger, ScriptedWork(work), log)
     cluster = SideBySide(env, log, controlling.trajectory_finished, TOKEN_NS, slots)
     controlling.cluster = cast("Cluster", cluster)
     if isinstance(controlling, Redispatching):

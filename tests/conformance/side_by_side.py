@@ -10,8 +10,8 @@ from typing import Any, cast
 import numpy as np
 from simpy import Environment, Event
 
-from simrl.clock import COMPLETION, Alarm, now_ns
-from simrl.records import TrajectoryLog
+from simrl.model.clock import COMPLETION, Alarm, now_ns
+from simrl.model.records import TrajectoryLog
 
 NEVER = 1 << 40
 """Ticks: a trajectory that ends only when it is released."""

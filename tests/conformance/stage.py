@@ -1,4 +1,4 @@
-"""Our rules, books, control and trainer, put on a script's stage."""
+"""Our rules, ledger, control and trainer, put on a script's stage."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any, cast
 
 from simpy import Environment, Event
 
-from simrl.clock import COMPLETION, POLL, TRAINER, Alarm, to_ns
-from simrl.config import FrameworkConfig
-from simrl.cost.training import StepTime
-from simrl.records import TrajectoryLog
-from simrl.rollout.cluster import Cluster
-from simrl.staleness.books import Group
-from simrl.staleness.composition import Rules
-from simrl.staleness.control import Control
-from simrl.trainer import Trainer
+from simrl.config.schema import FrameworkConfig
+from simrl.model.clock import COMPLETION, POLL, TRAINER, Alarm, to_ns
+from simrl.model.control.control import Control
+from simrl.model.control.ledger import Group
+from simrl.model.control.rules import Rules
+from simrl.model.cost.training import StepTime
+from simrl.model.engine.cluster import Cluster
+from simrl.model.records import TrajectoryLog
+from simrl.model.trainer import Trainer
 from tests.conformance.journal import DONE, SYNC, JournalBooks
 from tests.conformance.side_by_side import ScriptedLengths, SideBySide
 
@@ -37,18 +37,18 @@ class PollingControl(Control):
 class NotedEngines(SideBySide):
     """Engines without a limit, whose completions and weight updates are noted in the journal."""
 
-    def __init__(self, env: Environment, log: TrajectoryLog, books: JournalBooks, control: Control, tick_ns: int):
+    def __init__(self, env: Environment, log: TrajectoryLog, ledger: JournalBooks, control: Control, tick_ns: int):
         super().__init__(env, log, self._noted, tick_ns)
-        self._books = books
+        self._ledger = ledger
         self._control = control
 
     def _noted(self, trajectory: int) -> None:
-        self._books.note(DONE, trajectory)
+        self._ledger.note(DONE, trajectory)
         self._control.trajectory_finished(trajectory)
 
     def update_weights(self, version: int, mode: str, hold_until_ns: int) -> None:
         """Note the update."""
-        self._books.note(SYNC, version)
+        self._ledger.note(SYNC, version)
         super().update_weights(version, mode, hold_until_ns)
 
 
@@ -79,7 +79,7 @@ class Stage:
     rules: Rules
     env: Environment
     log: TrajectoryLog
-    books: JournalBooks
+    ledger: JournalBooks
     control: Control
     engines: NotedEngines
 
@@ -126,14 +126,14 @@ class Stage:
 
     def finish(self, group: int) -> None:
         """End all trajectories of a group."""
-        for trajectory in range(group * self.books.group_size, (group + 1) * self.books.group_size):
+        for trajectory in range(group * self.ledger.group_size, (group + 1) * self.ledger.group_size):
             self.engines.release(trajectory)
 
     def open_group(self, version: int) -> Group:
         """Admit a group as of *version*."""
         group = self.control._open()
         group.admission_version = version
-        self.control._submit(group, self.books.group_size)
+        self.control._submit(group, self.ledger.group_size)
         return group
 
 
@@ -146,7 +146,7 @@ def stage(
     *,
     tick_s: float = 1.0,
     control: type[Control] = Control,
-    books: type[JournalBooks] = JournalBooks,
+    ledger: type[JournalBooks] = JournalBooks,
 ) -> Stage:
     """Set *rules* up on a script.
 
@@ -158,12 +158,12 @@ def stage(
         ticks: generation time of each trajectory; those beyond it never end by themselves.
         tick_s: length of a tick, s.
         control: our control, or the one that polls.
-        books: our books with a journal.
+        ledger: our ledger with a journal.
     """
     env = Environment(initial_time=0)
     log = TrajectoryLog(group_size)
     tick_ns = to_ns(tick_s)
-    journal = books(env, tick_ns, groups_per_batch, group_size)
+    journal = ledger(env, tick_ns, groups_per_batch, group_size)
     controlling = control(env, rules, journal, ScriptedLengths(ticks or [], group_size), log)
     engines = NotedEngines(env, log, journal, controlling, tick_ns)
     controlling.cluster = cast("Cluster", engines)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from simrl.staleness.admission import Admission
-from simrl.staleness.books import Books
-from simrl.staleness.composition import Rules, compose_rules
-from simrl.staleness.sampling import OldestFirst
+from simrl.model.control.admission import Admission
+from simrl.model.control.ledger import Ledger
+from simrl.model.control.rules import Rules, compose_rules
+from simrl.model.control.sampling import OldestFirst
 from tests.conformance.conftest import replay
 from tests.conformance.goldens import golden
 from tests.conformance.journal import ADMIT, TAKE, RejectingBooks
@@ -34,13 +34,13 @@ def areal(eta: int, batch: int, concurrent: int) -> Rules:
     return compose_rules(compose_config(*chosen, *limits, "+framework.admission.give_back=true").framework)
 
 
-def count(admission: Admission, books: Books) -> list[int]:
+def count(admission: Admission, ledger: Ledger) -> list[int]:
     """Return what upstream's counters show: capacity, running, accepted, rejected."""
     return [
-        admission.room(books),
-        len(books.running),
-        books.admitted - len(books.running) - books.cancelled,
-        books.cancelled,
+        admission.room(ledger),
+        len(ledger.running),
+        ledger.admitted - len(ledger.running) - ledger.cancelled,
+        ledger.cancelled,
     ]
 
 
@@ -50,19 +50,19 @@ def test_the_quota(script: dict[str, Any]) -> None:
     with replay(MANAGER, str(script["seed"])):
         batch = script["consumer_batch_size"]
         admission = areal(script["max_head_offpolicyness"], batch, script["max_concurrent_rollouts"]).admission
-        books = Books(batch, 1)
+        ledger = Ledger(batch, 1)
         for operation, version, (capacity, _, running, accepted, rejected) in script["steps"]:
             if operation == "sub":
-                assert not script["closed_loop"] or admission.room(books) > 0
-                books.admit()
+                assert not script["closed_loop"] or admission.room(ledger) > 0
+                ledger.admit()
             elif operation == "acc":
-                books.finish(next(iter(books.running.values())))
+                ledger.finish(next(iter(ledger.running.values())))
             elif operation == "rej":
-                books.cancel(next(iter(books.running.values())))
+                ledger.cancel(next(iter(ledger.running.values())))
             elif operation == "recover":  # as if all batches before had been trained
-                books = Books(batch, 1, admitted=version * batch, taken=version * batch)
-            books.version = version
-            assert count(admission, books) == [capacity, running, accepted, rejected]
+                ledger = Ledger(batch, 1, admitted=version * batch, taken=version * batch)
+            ledger.version = version
+            assert count(admission, ledger) == [capacity, running, accepted, rejected]
 
 
 @pytest.mark.parametrize("script", scripts(WAIT))
@@ -73,29 +73,29 @@ def test_the_selection(script: dict[str, Any]) -> None:
     """
     with replay(WAIT, str(script["seed"])):
         sampling = OldestFirst() if script["ties"] else areal(eta=0, batch=1, concurrent=1).sampling
-        books = Books(1, 1)
+        ledger = Ledger(1, 1)
         rejected = set()
         for operation, *step in script["steps"]:
             if operation == "start":
                 number, started = step
-                group = books.admit()
+                group = ledger.admit()
                 assert group.index == number
                 if script["ties"]:
                     group.admission_version = started
             elif operation == "done":
                 number, result, ready = step
-                books.finish(books.running[number])
+                ledger.finish(ledger.running[number])
                 rejected |= {number} if result == "rej" else set()
-                assert sorted(books.ready) == ready
+                assert sorted(ledger.ready) == ready
             else:
                 asked, taken, accepted, rejections, left = step
-                books.groups_per_batch = asked
-                books.pick(sampling.pick(books))
-                batch = sorted(group.index for group in books.take())
+                ledger.groups_per_batch = asked
+                ledger.pick(sampling.pick(ledger))
+                batch = sorted(group.index for group in ledger.take())
                 assert batch == taken
                 assert [number for number in batch if number not in rejected] == accepted
                 assert len(rejected.intersection(batch)) == rejections
-                assert sorted(books.ready) == left
+                assert sorted(ledger.ready) == left
 
 
 @pytest.mark.parametrize("script", scripts(LOOP))
@@ -105,9 +105,9 @@ def test_a_run_of_areal(script: dict[str, Any]) -> None:
         batch = script["B"]
         rules = areal(script["max_head_offpolicyness"], batch, script["max_concurrent_rollouts"])
         framework = compose_config("framework=areal").framework
-        played = stage(framework, rules, batch, books=RejectingBooks)
-        books = played.books
-        assert isinstance(books, RejectingBooks)
+        played = stage(framework, rules, batch, ledger=RejectingBooks)
+        ledger = played.ledger
+        assert isinstance(ledger, RejectingBooks)
         steps = [step for step in script["steps"] if step[0] != "batch"]
         batches = [(step[1], tuple(step[2])) for step in script["steps"] if step[0] == "batch"]
         seen = 0
@@ -115,20 +115,24 @@ def test_a_run_of_areal(script: dict[str, Any]) -> None:
         def play(step: list[Any]) -> None:
             if step[0] == "done":
                 if step[2] == "rej":
-                    books.rejected.add(step[1])
+                    ledger.rejected.add(step[1])
                 played.finish(step[1])
 
         def check(step: list[Any]) -> None:
             nonlocal seen
             obs = step[-1]
-            admitted = [entry.subjects[0] for entry in books.of_kind(ADMIT)]
+            admitted = [entry.subjects[0] for entry in ledger.of_kind(ADMIT)]
             assert admitted[seen:] == obs["admit"]
             seen = len(admitted)
-            finished = books.admitted - len(books.running)
-            assert rules.admission.room(books) == obs["cap"]
-            assert (len(books.running), finished - books.dropped, books.dropped) == (obs["run"], obs["acc"], obs["rej"])
-            assert sorted(books.ready) == obs["ready"]
+            finished = ledger.admitted - len(ledger.running)
+            assert rules.admission.room(ledger) == obs["cap"]
+            assert (len(ledger.running), finished - ledger.dropped, ledger.dropped) == (
+                obs["run"],
+                obs["acc"],
+                obs["rej"],
+            )
+            assert sorted(ledger.ready) == obs["ready"]
 
         played.trainer(training_times(script["steps"], "version"), rest_s=1.0, batches=len(batches) + 1)
         played.act(steps, play, check)
-        assert [(e.version, tuple(sorted(e.subjects))) for e in books.of_kind(TAKE)] == batches
+        assert [(e.version, tuple(sorted(e.subjects))) for e in ledger.of_kind(TAKE)] == batches

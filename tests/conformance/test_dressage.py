@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from simrl.staleness.books import Books
-from simrl.staleness.composition import compose_rules
-from simrl.staleness.sampling import RecentVersions
+from simrl.model.control.ledger import Ledger
+from simrl.model.control.rules import compose_rules
+from simrl.model.control.sampling import RecentVersions
 from tests.conformance.conftest import replay
 from tests.conformance.goldens import golden
 from tests.conformance.scripted_loop import Loop, Redispatching, loop, recorded_lags
@@ -27,24 +27,24 @@ def cases(file: str) -> Any:
 def test_versions_are_observed_and_groups_dropped_as_the_filter_did(case: dict[str, Any]) -> None:
     """After every drain the version list, its cutoff, and the groups kept and dropped are the same."""
     with replay(FILTER, str(case["id"])):
-        books = Books(groups_per_batch=len(case["groups"]) + 1, group_size=1)  # never full: every group is tested
+        ledger = Ledger(groups_per_batch=len(case["groups"]) + 1, group_size=1)  # never full: every group is tested
         rule = RecentVersions(case["keep_versions"], any_trajectory=True)
-        group_of = {int(name): books.admit() for name in case["groups"]}
+        group_of = {int(name): ledger.admit() for name in case["groups"]}
         name_of = {group.index: name for name, group in group_of.items()}
         for (op, argument), result in zip(case["ops"], case["result"], strict=True):
             if op == "take":
-                taken = list(books.ready.values())[:argument]
-                books.pick(taken)
-                books.take()
+                taken = list(ledger.ready.values())[:argument]
+                ledger.pick(taken)
+                ledger.take()
                 assert [name_of[group.index] for group in taken] == result["taken"]
                 continue
             known = len(rule.seen)
             for name in argument:
                 group_of[name].member_versions = [int(version) for _, version in case["infos"][str(name)]]
-                books.finish(group_of[name])
-            dropped = rule.stale(books)
+                ledger.finish(group_of[name])
+            dropped = rule.stale(ledger)
             for group in dropped:
-                books.drop(group)
+                ledger.drop(group)
             gone = [name_of[group.index] for group in dropped]
             assert [name for name in gone if name in argument] == result["dropped"]
             assert [name for name in gone if name not in argument] == result["evicted_pending"]
@@ -53,7 +53,7 @@ def test_versions_are_observed_and_groups_dropped_as_the_filter_did(case: dict[s
             assert (len(rule.seen) > known) == result["advanced"]
             if case["keep_versions"]:
                 assert max(0, len(rule.seen) - case["keep_versions"]) == result["cutoff"]
-        assert books.dropped == case["metrics"].get("staleness/dropped_groups", 0)
+        assert ledger.dropped == case["metrics"].get("staleness/dropped_groups", 0)
 
 
 def run(case: dict[str, Any]) -> tuple[Loop, RecentVersions]:
@@ -107,4 +107,4 @@ def test_groups_are_collected_as_dressage_did(case: dict[str, Any]) -> None:
             assert [done.sample_versions(group.index) for group in groups] == batch["sample_versions"]
             assert [[str(v) for v in group.member_versions] for group in groups] == batch["end_versions"]
         assert [str(version) for version in picking.seen] == result["batches"][-1]["tracker"]
-        assert [group for group in done.control.books.ready if group not in forgotten] == result["final_queue"]
+        assert [group for group in done.control.ledger.ready if group not in forgotten] == result["final_queue"]

@@ -14,16 +14,16 @@ import numpy as np
 import pytest
 from simpy import Environment, Event
 
-from simrl.clock import COMPLETION, Alarm, now_ns, to_ns, to_s
-from simrl.config import ConfigError
-from simrl.cost.training import StepTime
-from simrl.records import TrajectoryLog
-from simrl.simulation import DeadlockError, simulate
-from simrl.staleness.books import Books, Group
-from simrl.staleness.composition import Rules, compose_rules
-from simrl.staleness.control import Control
-from simrl.staleness.sampling import Sampling
-from simrl.trainer import Trainer
+from simrl.config.schema import ConfigError
+from simrl.model.clock import COMPLETION, Alarm, now_ns, to_ns, to_s
+from simrl.model.control.control import Control
+from simrl.model.control.ledger import Group, Ledger
+from simrl.model.control.rules import Rules, compose_rules
+from simrl.model.control.sampling import Sampling
+from simrl.model.cost.training import StepTime
+from simrl.model.records import TrajectoryLog
+from simrl.model.simulation import DeadlockError, simulate
+from simrl.model.trainer import Trainer
 from tests.conformance.conftest import replay
 from tests.conftest import compose_config
 
@@ -54,63 +54,63 @@ def sampling_of(rules: Rules, least: int, *, freshest: bool | None) -> Sampling:
 
 @dataclass
 class Slots:
-    """A script's replay buffer, kept in our books and asked about through our rules."""
+    """A script's replay buffer, kept in our ledger and asked about through our rules."""
 
     script: dict[str, Any]
-    books: Books = field(init=False)
+    ledger: Ledger = field(init=False)
     rules: Rules = field(init=False)
 
     def __post_init__(self) -> None:
         rules = upstream_rules(self.script["sampler"], self.script["eta"])
         pools = replace(rules.admission, max_inflight_prompts=NO_LIMIT, max_buffered_rollouts=NO_LIMIT)  # type: ignore[type-var]
         self.rules = rules._replace(admission=pools)
-        self.books = Books(self.script["B"], group_size=1)
+        self.ledger = Ledger(self.script["B"], group_size=1)
 
     def target(self, group: Group) -> int | None:
         """Return the step in_order stamps on a group."""
-        return self.books.place(group) if self.script["sampler"] == "in_order" else None
+        return self.ledger.place(group) if self.script["sampler"] == "in_order" else None
 
     def admit(self, groups: int) -> list[Any]:
         """Admit a batch if the gate is open."""
-        if self.rules.admission.room(self.books) < groups:
+        if self.rules.admission.room(self.ledger) < groups:
             return ["blocked"]
-        batch = [self.books.admit() for _ in range(groups)]
+        batch = [self.ledger.admit() for _ in range(groups)]
         return ["ok", self.target(batch[0]), [group.index for group in batch]]
 
     def commit(self, index: int) -> None:
         """Make a group ready."""
-        self.books.finish(self.books.running[index])
+        self.ledger.finish(self.ledger.running[index])
 
     def advance(self) -> int:
         """Move the version, with a batch or without."""
-        self.books.version += 1
-        return self.books.version
+        self.ledger.version += 1
+        return self.ledger.version
 
     def select(self, least: int, most: int) -> list[int] | None:
         """Pick for a batch that lacks *most* groups."""
-        self.books.forming = [Group(-1, 0, 0)] * (self.books.groups_per_batch - most)
-        picked = sampling_of(self.rules, least, freshest=self.script["freshest"]).pick(self.books)
-        self.books.pick(picked)
+        self.ledger.forming = [Group(-1, 0, 0)] * (self.ledger.groups_per_batch - most)
+        picked = sampling_of(self.rules, least, freshest=self.script["freshest"]).pick(self.ledger)
+        self.ledger.pick(picked)
         return [group.index for group in picked] or None
 
     def evict(self) -> list[int]:
         """Drop what sampling calls stale."""
-        stale = self.rules.sampling.stale(self.books)
+        stale = self.rules.sampling.stale(self.ledger)
         for group in stale:
-            self.books.drop(group)
+            self.ledger.drop(group)
         return sorted(group.index for group in stale)
 
     def abort(self) -> list[int]:
         """Cancel what cancellation calls stale."""
-        stale = self.rules.cancellation.stale(self.books, self.books.version)
+        stale = self.rules.cancellation.stale(self.ledger, self.ledger.version)
         for group in stale:
-            self.books.cancel(group)
+            self.ledger.cancel(group)
         return sorted(group.index for group in stale)
 
     def left(self) -> list[list[Any]]:
         """Return the slots in order of dispatch."""
-        groups = sorted((self.books.running | self.books.ready).values(), key=lambda group: group.index)
-        return [[g.index, g.admission_version, self.target(g), g.index in self.books.ready] for g in groups]
+        groups = sorted((self.ledger.running | self.ledger.ready).values(), key=lambda group: group.index)
+        return [[g.index, g.admission_version, self.target(g), g.index in self.ledger.ready] for g in groups]
 
 
 @pytest.mark.parametrize("number", range(len(SAMPLERS)))
@@ -167,8 +167,8 @@ class Diary:
             self.steps.append([kind, now, version, [prompt]])
 
 
-class KeptBooks(Books):
-    """Books that also write the diary."""
+class KeptBooks(Ledger):
+    """Ledger that also write the diary."""
 
     diary: Diary
 
@@ -202,9 +202,9 @@ class ScriptedCluster:
 
     def submit(self, trajectory: int, *_: int) -> None:
         """Start a prompt."""
-        books, env = self._control.books, self._diary.env
-        group = books.running[trajectory]
-        target = books.place(group) if self._script["sampler"] == "in_order" else None
+        ledger, env = self._control.ledger, self._diary.env
+        group = ledger.running[trajectory]
+        target = ledger.place(group) if self._script["sampler"] == "in_order" else None
         self._diary.dispatched.append(["D", to_s(now_ns(env)), trajectory, group.admission_version, target])
         duration = self._script["dur"][trajectory % len(self._script["dur"])]
         done = Alarm(env, to_ns(duration), COMPLETION)
@@ -249,15 +249,15 @@ class BetweenChunks(Sampling):
         self._env = env
         self.picked = Event(env)
 
-    def stale(self, books: Books) -> list[Group]:
+    def stale(self, ledger: Ledger) -> list[Group]:
         """Return what the rule drops, unless a chunk is being trained."""
-        return [] if self.picked.triggered else self._sampling.stale(books)
+        return [] if self.picked.triggered else self._sampling.stale(ledger)
 
-    def pick(self, books: Books) -> list[Group]:
+    def pick(self, ledger: Ledger) -> list[Group]:
         """Return the next chunk, unless one is being trained."""
         if self.picked.triggered:
             return []
-        chunk = self._sampling.pick(books)
+        chunk = self._sampling.pick(ledger)
         if chunk:
             self.picked.succeed(len(chunk))
         return chunk
@@ -308,11 +308,11 @@ def run_pump(script: dict[str, Any]) -> Diary:
         rules.cancellation,
         chunks if streams else sampling,
     )
-    books = KeptBooks(script["B"], group_size=1)
-    books.diary = diary
+    ledger = KeptBooks(script["B"], group_size=1)
+    ledger.diary = diary
     log = TrajectoryLog(1)
     one_token: Any = SimpleNamespace(lengths=lambda _: (1, np.ones(1, np.int64)))
-    control = Control(env, rules, books, one_token, log)
+    control = Control(env, rules, ledger, one_token, log)
     cluster: Any = ScriptedCluster(script, control, log, diary)
     control.cluster = cluster
     trainer = (StreamingTrainer if streams else NotedTrainer)(

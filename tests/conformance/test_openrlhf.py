@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from simrl.cost.training import StepTime
-from simrl.staleness.admission import Admission
-from simrl.staleness.books import Books
-from simrl.staleness.composition import Rules, compose_rules
+from simrl.model.control.admission import Admission
+from simrl.model.control.ledger import Ledger
+from simrl.model.control.rules import Rules, compose_rules
+from simrl.model.cost.training import StepTime
 from tests.conformance.conftest import record, replay
 from tests.conformance.goldens import golden
 from tests.conformance.journal import ADMIT, DONE, SYNC, TAKE, Entry, FilteringBooks
@@ -45,9 +45,9 @@ class LastPrompt(Admission):
         self.rule = rule
         self.groups = groups
 
-    def room(self, books: Books) -> int:
+    def room(self, ledger: Ledger) -> int:
         """Return our rule's answer, at most the groups left."""
-        return min(self.rule.room(books), self.groups - books.admitted)
+        return min(self.rule.room(ledger), self.groups - ledger.admitted)
 
 
 class Lock(LastPrompt):
@@ -55,9 +55,9 @@ class Lock(LastPrompt):
 
     engines: SideBySide
 
-    def room(self, books: Books) -> int:
+    def room(self, ledger: Ledger) -> int:
         """Return our rule's answer, none while the trainer waits for the lock."""
-        return 0 if self.engines.draining else super().room(books)
+        return 0 if self.engines.draining else super().room(ledger)
 
 
 def phases(steps: list[list[Any]]) -> tuple[list[StepTime], list[float]]:
@@ -98,7 +98,7 @@ def test_a_run_of_openrlhf(script: dict[str, Any]) -> None:
         played = stage(framework, rules._replace(admission=admission), SIZE)
         if isinstance(admission, Lock):
             admission.engines = played.engines
-        books = played.books
+        ledger = played.ledger
         seen = version = 0
         data_ended = False
 
@@ -109,27 +109,27 @@ def test_a_run_of_openrlhf(script: dict[str, Any]) -> None:
 
         def check(step: list[Any]) -> None:
             nonlocal seen, version, data_ended
-            observed = batch_events(books.entries[seen:])
-            seen = len(books.entries)
-            if books.version > version:
-                version = books.version
+            observed = batch_events(ledger.entries[seen:])
+            seen = len(ledger.entries)
+            if ledger.version > version:
+                version = ledger.version
                 observed.append(["sync_end", version])
             _, recorded, (queue_length, free) = step
             compared = {"gen_start", "gen_end", "take", "sync_start", "sync_end"}
             assert sorted(observed) == [event for event in recorded if event[0] in compared]
-            held = (books.admitted - books.taken) // SIZE
-            has_permit = not books.running and held < permits
-            data_ended |= has_permit and books.admitted == last * SIZE
-            waits_for_lock = has_permit and not data_ended and not partial and books.publishing
+            held = (ledger.admitted - ledger.taken) // SIZE
+            has_permit = not ledger.running and held < permits
+            data_ended |= has_permit and ledger.admitted == last * SIZE
+            waits_for_lock = has_permit and not data_ended and not partial and ledger.publishing
             end_marker = data_ended and ["finished"] not in recorded  # upstream queues one after the last batch
-            assert len(books.ready) // SIZE + end_marker == queue_length
+            assert len(ledger.ready) // SIZE + end_marker == queue_length
             assert permits - held - waits_for_lock == free
 
         times, syncs = phases(script["steps"])
         played.trainer(times, iter(syncs), batches=last + 1)
         played.act(script["steps"], play, check)
-        stamps = {entry.subjects[0] // SIZE: entry.version for entry in books.of_kind(ADMIT)}
-        taken = [(entry.subjects[0] // SIZE, entry.version) for entry in books.of_kind(TAKE)]
+        stamps = {entry.subjects[0] // SIZE: entry.version for entry in ledger.of_kind(ADMIT)}
+        taken = [(entry.subjects[0] // SIZE, entry.version) for entry in ledger.of_kind(TAKE)]
         assert [[k, stamps[k], v, v - stamps[k]] for k, v in taken] == [
             [batch, begun, taken_at, staleness] for batch, begun, _, taken_at, staleness in script["batches"]
         ]
@@ -166,24 +166,24 @@ def test_the_calls_for_a_batch(script: dict[str, Any]) -> None:
         size = min(script["rollout_batch_size"], generate or script["rollout_batch_size"])
         framework, rules = openrlhf(1, generate)
         admission = LastPrompt(rules.admission, script["prompts"])
-        played = stage(framework, rules._replace(admission=admission), size, books=FilteringBooks)
-        books = played.books
-        assert isinstance(books, FilteringBooks)
+        played = stage(framework, rules._replace(admission=admission), size, ledger=FilteringBooks)
+        ledger = played.ledger
+        assert isinstance(ledger, FilteringBooks)
         dispatched = taken = 0
         played.control.admit()
         for call in before_the_end(script):
             for prompt, fate in call["finished"]:
-                books.filtered |= {prompt} if fate == "drop" else set()
+                ledger.filtered |= {prompt} if fate == "drop" else set()
                 played.finish(prompt)
-            admitted = [entry.subjects[0] for entry in books.of_kind(ADMIT)]
+            admitted = [entry.subjects[0] for entry in ledger.of_kind(ADMIT)]
             assert admitted[dispatched:] == call["dispatched"]
             dispatched = len(admitted)
             copies = script["n_samples"]
             returned, left = call["returned"][::copies], call["left"][::copies]
-            assert list(books.ready) == returned + left
+            assert list(ledger.ready) == returned + left
             if not call["exhausted"]:
                 played.control.next_batch()
                 taken += 1
-                assert [entry.subjects for entry in books.of_kind(TAKE)][taken - 1 :] == [tuple(returned)]
+                assert [entry.subjects for entry in ledger.of_kind(TAKE)][taken - 1 :] == [tuple(returned)]
     if reason := why_not(script):
         record(CHUNKS, name, replayed=False, reason=reason)

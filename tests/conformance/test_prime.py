@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 from simpy import Environment, Event
 
-from simrl.clock import COMPLETION, TRAINER, Alarm, now_ns, to_ns, to_s
-from simrl.records import TrajectoryLog
-from simrl.staleness.books import Books
-from simrl.staleness.composition import Rules
-from simrl.staleness.concurrency import AdaptiveConcurrency, Concurrency, EngineReading
-from simrl.staleness.dispatcher import BURST_WINDOW_NS, Burst, Dispatcher, GivenUp, OpenGroup
-from simrl.staleness.episode_control import EpisodeControl
-from simrl.staleness.episodes import Dropped, OlderThanCollecting, Orchestrator, Sent
-from simrl.staleness.train_sink import FifoSink, Sink, episode_staleness, oldest_fresh
+from simrl.model.clock import COMPLETION, TRAINER, Alarm, now_ns, to_ns, to_s
+from simrl.model.control.ledger import Ledger
+from simrl.model.control.prime_rl.concurrency import AdaptiveConcurrency, Concurrency, EngineReading
+from simrl.model.control.prime_rl.controller import EpisodeControl
+from simrl.model.control.prime_rl.dispatcher import BURST_WINDOW_NS, Burst, CancelledGroup, Dispatcher, OpenGroup
+from simrl.model.control.prime_rl.orchestrator import Dropped, OlderThanCollecting, Orchestrator, Sent
+from simrl.model.control.prime_rl.train_sink import FifoSink, Sink, episode_staleness, oldest_fresh
+from simrl.model.control.rules import Rules
+from simrl.model.records import TrajectoryLog
 from tests.conformance.conftest import replay
 from tests.conformance.goldens import golden
 
@@ -104,7 +104,7 @@ def test_the_sink_keeps_drops_and_cuts_as_recorded(number: int) -> None:
             if kind == "arrive":
                 dropped = sink.arrive(group, group.index * size + what[1])
             else:
-                dropped = sink.cancel(GivenUp(group, [], owed=what[2], stale=what[1] == "stale"))
+                dropped = sink.cancel(CancelledGroup(group, [], owed=what[2], stale=what[1] == "stale"))
             batch = sink.cut()
             sink.step += bool(batch)
             assert [named(batch) or None, len(dropped), *(["abort"] if sink.hopeless else [])] == expected
@@ -183,7 +183,7 @@ class RecordingSink(Sink):
         self.note("C", group.index, trajectory % self._group_size, group.admission_version)
         return super().arrive(group, trajectory)
 
-    def cancel(self, given_up: GivenUp) -> list[int]:
+    def cancel(self, given_up: CancelledGroup) -> list[int]:
         """Close a group that was given up."""
         self.note("Q", given_up.group.index, REASONS[given_up.stale], given_up.owed)
         return super().cancel(given_up)
@@ -239,13 +239,13 @@ class RecordingOrchestrator(Orchestrator):
         self._note_change("L", self.concurrency.limit)
         self.note("M", trajectory // self.dispatcher.group_size)
 
-    def _give_up(self, groups: list[OpenGroup], *, stale: bool) -> Iterator[GivenUp]:
+    def _give_up(self, groups: list[OpenGroup], *, stale: bool) -> Iterator[CancelledGroup]:
         self._note_change("L", self.concurrency.limit)
         for given_up in super()._give_up(groups, stale=stale):
             self.note("X", given_up.group.index, REASONS[stale], given_up.owed)
             yield given_up
 
-    def publish(self, now_ns: int, version: int) -> Iterator[GivenUp]:
+    def publish(self, now_ns: int, version: int) -> Iterator[CancelledGroup]:
         """Take note of new weights."""
         self.note("P", version, self.sink.step)
         yield from super().publish(now_ns, version)
@@ -316,13 +316,13 @@ def played(script: dict[str, Any], *, late: bool) -> list[list[Any]]:
     starts_s = recorded_starts(script)
     env = Environment(initial_time=0)
     log = TrajectoryLog(params["G"])
-    books = Books(params["B"], params["G"], params["steps"])
+    ledger = Ledger(params["B"], params["G"], params["steps"])
     cap = AdaptiveConcurrency(
         params["min_inflight"], params["max_inflight"], params["initial_inflight"], params["seq_len"]
     )
     rules = Rules(cap, OlderThanCollecting(params["M"]), FifoSink(params["M"]))
     lengths = SimpleNamespace(lengths=lambda _: (1, np.ones(params["G"], np.int64)))
-    control = ScriptedControl(env, rules, books, lengths, log)
+    control = ScriptedControl(env, rules, ledger, lengths, log)
     control.params = params
     orchestrator = RecordingOrchestrator(env, rules, params, RecordedBurst(starts_s=starts_s, late=late))
     control.orchestrator = orchestrator
@@ -338,7 +338,7 @@ def played(script: dict[str, Any], *, late: bool) -> list[list[Any]]:
                 if not has_near(starts_s, to_s(loaded_ns)):
                     loaded_ns += 1000  # a nap that ends at the same instant ended first
                 yield Alarm(env, loaded_ns - now_ns(env), TRAINER)
-                books.version = version
+                ledger.version = version
                 control.admit()
 
     env.process(publish())

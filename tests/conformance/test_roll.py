@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from simrl.staleness.admission import QuotaAndExtras
-from simrl.staleness.books import CANCELLED, RUNNING, Books, Group
-from simrl.staleness.composition import Rules, compose_rules
-from simrl.staleness.control import Control
+from simrl.model.control.admission import QuotaAndExtras
+from simrl.model.control.control import Control
+from simrl.model.control.ledger import CANCELLED, RUNNING, Group, Ledger
+from simrl.model.control.rules import Rules, compose_rules
 from tests.conformance.conftest import record, replay
 from tests.conformance.goldens import golden
 from tests.conformance.scripted_loop import Loop, loop
@@ -34,7 +34,7 @@ def upstream_rules(*overrides: str) -> Rules:
 
 
 class CallByCall:
-    """ROLL's ReplayBuffer made of our books and rules: a method a call."""
+    """ROLL's ReplayBuffer made of our ledger and rules: a method a call."""
 
     def __init__(self, case: dict[str, Any]):
         ratio, batch = case["async_generation_ratio"], case["batch_size"]
@@ -47,7 +47,7 @@ class CallByCall:
         if case["is_use_additional_prompts"]:
             self.extras = QuotaAndExtras(ratio, case["max_additional_running_prompts"])
             self.rules = self.rules._replace(admission=self.extras)
-        self.books = Books(batch, case["n"])
+        self.ledger = Ledger(batch, case["n"])
         self.groups: list[Group] = []
         self.begun: set[int] = set()
         self.granted: list[int] = []
@@ -57,55 +57,55 @@ class CallByCall:
 
     def gc(self) -> dict[str, Any]:
         """Cancel what the coming version makes too old."""
-        stale = self.rules.cancellation.stale(self.books, self.books.version + 1) if self.started else []
+        stale = self.rules.cancellation.stale(self.ledger, self.ledger.version + 1) if self.started else []
         for group in stale:
-            self.books.cancel(group)
+            self.ledger.cancel(group)
         return {"aborted": [group.index for group in stale]}
 
     def advance(self, step: int, batch_size: int) -> dict[str, Any]:
         """Move to the next version."""
-        assert batch_size == self.books.groups_per_batch
-        self.books.version = step
+        assert batch_size == self.ledger.groups_per_batch
+        self.ledger.version = step
         self.started = True
         return {}
 
     def poll(self) -> dict[str, Any]:
         """Admit what there is room for."""
         self.granted = []
-        while self.started and self.rules.admission.room(self.books) > 0:
-            group: Group = self.books.admit()
-            self.books.start(group, self.books.group_size)
-            self.rules.admission.admitted(self.books, group)
+        while self.started and self.rules.admission.room(self.ledger) > 0:
+            group: Group = self.ledger.admit()
+            self.ledger.start(group, self.ledger.group_size)
+            self.rules.admission.admitted(self.ledger, group)
             self.groups.append(group)
             self.granted.append(group.index)
         return {"granted": self.granted}
 
     def begin(self, prompt: int) -> dict[str, Any]:
         """Bind a prompt to the version; upstream admits and binds in two calls."""
-        self.groups[prompt].admission_version = self.books.version
+        self.groups[prompt].admission_version = self.ledger.version
         self.begun.add(prompt)
-        return {"start_step": self.books.version}
+        return {"start_step": self.ledger.version}
 
     def get_batch(self, samples: int) -> dict[str, Any]:
         """Collect a batch, now or when it is there."""
-        assert samples == self.books.groups_per_batch * self.books.group_size
+        assert samples == self.ledger.groups_per_batch * self.ledger.group_size
         self.batch = None
         self._collect()
         collected: list[Group] = self.batch or []
-        items = [group.index for group in collected for _ in range(self.books.group_size)]
+        items = [group.index for group in collected for _ in range(self.ledger.group_size)]
         return {"done": self.batch is not None, "items": items or None}
 
     def commit(self, prompt: int) -> dict[str, Any]:
         """Finish a prompt."""
-        for _ in range(self.books.group_size):
-            self.books.finish_member(self.groups[prompt])
-        self.books.finish(self.groups[prompt])
-        self.rules.admission.finished(self.books, self.groups[prompt])
+        for _ in range(self.ledger.group_size):
+            self.ledger.finish_member(self.groups[prompt])
+        self.ledger.finish(self.groups[prompt])
+        self.rules.admission.finished(self.ledger, self.groups[prompt])
         return self._settle()
 
     def abort(self, prompt: int) -> dict[str, Any]:
         """Filter a prompt out."""
-        self.books.cancel(self.groups[prompt])
+        self.ledger.cancel(self.groups[prompt])
         return self._settle()
 
     def _settle(self) -> dict[str, Any]:
@@ -114,41 +114,41 @@ class CallByCall:
         self.poll()
         result: dict[str, Any] = {"batch_ready": self.batch is not None}
         if waited and self.batch is not None:
-            size = range(self.books.group_size)
+            size = range(self.ledger.group_size)
             result["items"] = [[group.index, group.admission_version] for group in self.batch for _ in size]
         return result
 
     def _collect(self) -> None:
         while self.batch is None:
-            if stale := self.rules.sampling.stale(self.books):
+            if stale := self.rules.sampling.stale(self.ledger):
                 for group in stale:
-                    self.books.drop(group)
-            elif picked := self.rules.sampling.pick(self.books):
-                self.books.pick(picked)
-                if self.books.missing == 0:
-                    self.batch = self.books.take()
+                    self.ledger.drop(group)
+            elif picked := self.rules.sampling.pick(self.ledger):
+                self.ledger.pick(picked)
+                if self.ledger.missing == 0:
+                    self.batch = self.ledger.take()
             else:
                 return
 
     def counters(self) -> dict[str, int]:
         """Return ROLL's counters."""
         if self.extras is not None:
-            self.extras.room(self.books)  # it accounts for cancelled groups when it is asked
+            self.extras.room(self.ledger)  # it accounts for cancelled groups when it is asked
             running, extra = self.extras.quota_running, self.extras.extra_running
             return {"running": running, "extra": extra, "completed": self.extras.quota_finished}
         completed = sum(group.state not in {RUNNING, CANCELLED} for group in self.groups)
-        counters = {"running": len(self.books.running), "extra": 0, "completed": completed}
+        counters = {"running": len(self.ledger.running), "extra": 0, "completed": completed}
         if self.started:
-            counters["batch_size"] = self.rules.admission.room(self.books) + len(self.books.running) + completed
+            counters["batch_size"] = self.rules.admission.room(self.ledger) + len(self.ledger.running) + completed
         return counters
 
     def by_step(self, steps: set[int]) -> dict[int, tuple[list[int], list[int]]]:
         """Return the prompts running and finished of the *steps* that upstream still holds."""
         held: dict[int, tuple[list[int], list[int]]] = {step: ([], []) for step in steps}
-        for group in self.books.running.values():
+        for group in self.ledger.running.values():
             if group.index in self.begun:
                 held[group.admission_version][0].append(group.index)
-        for group in self.books.ready.values():
+        for group in self.ledger.ready.values():
             if group.admission_version in steps:  # upstream forgets a finished one at gc, we drop it at the next batch
                 held[group.admission_version][1].append(group.index)
         return held
@@ -180,12 +180,12 @@ class Filtering(Control):
 
     def trajectory_finished(self, trajectory: int) -> None:
         """Book a finished sample, or the end of a rejected group."""
-        group = self._groups[trajectory // self.books.group_size]
+        group = self._groups[trajectory // self.ledger.group_size]
         if group.index not in self.filtered or group.open_members > 1:
             super().trajectory_finished(trajectory)
             return
-        self.books.finish_member(group)
-        self.books.cancel(group)
+        self.ledger.finish_member(group)
+        self.ledger.cancel(group)
         self._offer()
         self.admit()
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from simrl.staleness.admission import Admission
-from simrl.staleness.books import Books
-from simrl.staleness.composition import Rules, compose_rules
+from simrl.model.control.admission import Admission
+from simrl.model.control.ledger import Ledger
+from simrl.model.control.rules import Rules, compose_rules
 from tests.conformance.conftest import replay
 from tests.conformance.goldens import golden
 from tests.conformance.journal import ADMIT, TAKE
@@ -35,29 +35,29 @@ class Requests:
 
     def __init__(self, admission: Admission, groups_per_batch: int):
         self.admission = admission
-        self.books = Books(groups_per_batch, 1)
+        self.ledger = Ledger(groups_per_batch, 1)
         self.asked = 0
         self.waiting: list[int] = []
 
     def act(self, operation: str, step: int) -> list[int]:
         """Do what the script says; return the requests that were granted."""
-        books = self.books
-        books.version = step - 1  # upstream counts steps from 1
+        ledger = self.ledger
+        ledger.version = step - 1  # upstream counts steps from 1
         if operation == "load":  # as if all batches before had been trained
-            done = books.version * books.groups_per_batch
-            self.books = books = Books(books.groups_per_batch, 1, version=books.version, admitted=done, taken=done)
+            done = ledger.version * ledger.groups_per_batch
+            self.ledger = ledger = Ledger(ledger.groups_per_batch, 1, version=ledger.version, admitted=done, taken=done)
         elif operation == "acq":
             self.waiting.append(self.asked)
             self.asked += 1
         elif operation == "acc":
-            books.finish(next(iter(books.running.values())))
+            ledger.finish(next(iter(ledger.running.values())))
         elif operation == "rej":
-            books.cancel(next(iter(books.running.values())))
+            ledger.cancel(next(iter(ledger.running.values())))
         elif operation == "fil":
-            books.drop(next(iter(books.ready.values())))
+            ledger.drop(next(iter(ledger.ready.values())))
         granted = []
-        while self.waiting and self.admission.room(books) > 0:
-            books.admit()
+        while self.waiting and self.admission.room(ledger) > 0:
+            ledger.admit()
             granted.append(self.waiting.pop(0))
         return granted
 
@@ -70,14 +70,14 @@ def test_the_quota(script: dict[str, Any]) -> None:
         requests = Requests(rules.admission, script["mini_batch_size"])
         for step in script["steps"]:
             granted = requests.act(*step[:2])
-            books = requests.books
+            ledger = requests.ledger
             if step[0] == "load":
                 continue  # it has no recorded state
             capacity, submitted, running, accepted, filtered, granted_upstream = step[2]
             assert granted == granted_upstream
-            assert rules.admission.room(books) == capacity
-            assert (books.admitted, len(books.running), books.dropped) == (submitted, running, filtered)
-            assert books.admitted - len(books.running) - books.dropped - books.cancelled == accepted
+            assert rules.admission.room(ledger) == capacity
+            assert (ledger.admitted, len(ledger.running), ledger.dropped) == (submitted, running, filtered)
+            assert ledger.admitted - len(ledger.running) - ledger.dropped - ledger.cancelled == accepted
 
 
 @pytest.mark.parametrize("script", scripts(LOOP))
@@ -90,7 +90,7 @@ def test_a_run_of_skyrl(script: dict[str, Any]) -> None:
         staleness, size = script["max_staleness_steps"], script["B"]
         rules = skyrl(staleness, script["num_parallel_generation_workers"])
         played = stage(compose_config("framework=skyrl").framework, rules, size)
-        books = played.books
+        ledger = played.ledger
         steps = [step for step in script["steps"] if step[0] != "batch"]
         batches = [step for step in script["steps"] if step[0] == "batch"]
         uids: list[int] = []
@@ -101,17 +101,17 @@ def test_a_run_of_skyrl(script: dict[str, Any]) -> None:
 
         def check(step: list[Any]) -> None:
             obs = step[-1]
-            admitted = books.of_kind(ADMIT)[len(uids) :]
+            admitted = ledger.of_kind(ADMIT)[len(uids) :]
             assert [entry.version + 1 for entry in admitted] == [stamp for _, stamp in obs["admit"]]
             uids.extend(uid for uid, _ in obs["admit"])
-            assert rules.admission.room(books) == obs["cap"]
-            assert (len(books.running), books.admitted - len(books.running)) == (obs["run"], obs["acc"])
-            assert len(books.ready) == obs["buf"]
+            assert rules.admission.room(ledger) == obs["cap"]
+            assert (len(ledger.running), ledger.admitted - len(ledger.running)) == (obs["run"], obs["acc"])
+            assert len(ledger.ready) == obs["buf"]
 
         played.trainer(training_times(script["steps"], "step"), rest_s=1.0, batches=len(batches) + 1)
         played.act(steps, play, check)
-        stamps = {entry.subjects[0]: entry.version + 1 for entry in books.of_kind(ADMIT)}
-        taken = books.of_kind(TAKE)[: len(batches)]  # the script may end on one more, seen in its last obs alone
+        stamps = {entry.subjects[0]: entry.version + 1 for entry in ledger.of_kind(ADMIT)}
+        taken = ledger.of_kind(TAKE)[: len(batches)]  # the script may end on one more, seen in its last obs alone
         for entry, (_, step, members, scheduled, metrics) in zip(taken, batches, strict=True):
             assert entry.version + 1 == step
             assert [uids[index] for index in entry.subjects] == members

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from simrl.clock import to_ns
-from simrl.staleness.composition import compose_rules
+from simrl.model.clock import to_ns
+from simrl.model.control.rules import compose_rules
 from tests.conformance.conftest import record, replay
 from tests.conformance.goldens import golden
 from tests.conformance.scripted_loop import Loop, Redispatching, loop, recorded_end, recorded_lags

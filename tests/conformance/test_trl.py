@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from simrl.cost.training import StepTime
-from simrl.staleness.composition import compose_rules
+from simrl.model.control.rules import compose_rules
+from simrl.model.cost.training import StepTime
 from tests.conformance.conftest import replay
 from tests.conformance.goldens import golden
 from tests.conformance.journal import ADMIT, DONE, DROP, START, SYNC, TAKE, Entry
@@ -33,7 +33,7 @@ def played_entries(script: dict[str, Any]) -> list[Entry]:
     times = [StepTime(0.0, milliseconds / 1000) for milliseconds in script["t_train"]]
     trainer = played.trainer(times, script["t_sync"] / 1000, script["weight_sync_steps"])
     played.env.run(until=trainer.process)
-    return played.books.entries
+    return played.ledger.entries
 
 
 def batches(entries: list[Entry], group_size: int) -> list[tuple[Any, ...]]:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from simrl.config import FrameworkConfig
-from simrl.cost.training import StepTime
-from simrl.staleness.admission import VersionQuota
-from simrl.staleness.books import READY, Books, Group
-from simrl.staleness.composition import Rules, compose_rules
-from simrl.staleness.sampling import Sampling
+from simrl.config.schema import FrameworkConfig
+from simrl.model.control.admission import VersionQuota
+from simrl.model.control.ledger import READY, Group, Ledger
+from simrl.model.control.rules import Rules, compose_rules
+from simrl.model.control.sampling import Sampling
+from simrl.model.cost.training import StepTime
 from tests.conformance.conftest import replay
 from tests.conformance.goldens import golden
 from tests.conformance.journal import ADMIT, DROP, SYNC, TAKE, Entry
@@ -35,20 +35,20 @@ class FollowRecordedTies(Sampling):
         self.failed: set[int] = set()
         """Ready groups that ended in failure, which our simulator does not have; they are dropped like stale ones."""
 
-    def stale(self, books: Books) -> list[Group]:
+    def stale(self, ledger: Ledger) -> list[Group]:
         """Return what our rule drops, and the failed groups."""
-        stale = self._rule.stale(books)
-        return stale + [group for group in books.ready.values() if group.index in self.failed and group not in stale]
+        stale = self._rule.stale(ledger)
+        return stale + [group for group in ledger.ready.values() if group.index in self.failed and group not in stale]
 
-    def pick(self, books: Books) -> list[Group]:
+    def pick(self, ledger: Ledger) -> list[Group]:
         """Return the recorded batch if ours is as old, group by group."""
-        ours = self._rule.pick(books)
+        ours = self._rule.pick(ledger)
         if not ours:
             return []
         sample = next(self._samples)
-        eligible = sorted([group.admission_version - self._offset, group.index] for group in books.ready.values())
+        eligible = sorted([group.admission_version - self._offset, group.index] for group in ledger.ready.values())
         assert eligible == sample["eligible"]
-        recorded = [books.ready[index] for index in sample["picked"]]
+        recorded = [ledger.ready[index] for index in sample["picked"]]
         assert sorted(g.admission_version for g in ours) == sorted(g.admission_version for g in recorded)
         return recorded
 
@@ -104,12 +104,12 @@ def test_a_run_of_verl(case: dict[str, Any]) -> None:
         mini_batches = [time for time in times for _ in range(parts)]
         trainer = played.trainer(mini_batches, float(script["t_sync"]), parts)
         played.env.run(until=trainer.process)
-        kept = [tuple(entry) for entry in played.books.entries if entry.kind in {ADMIT, DROP, SYNC, TAKE}]
+        kept = [tuple(entry) for entry in played.ledger.entries if entry.kind in {ADMIT, DROP, SYNC, TAKE}]
         assert in_order(kept) == in_order(recorded_entries(script, log))
 
 
 def fill_pool(case: dict[str, Any], played: Stage, failed: set[int]) -> None:
-    """Put the recorded pool into the books; groups of a later status end by themselves."""
+    """Put the recorded pool into the ledger; groups of a later status end by themselves."""
     for index, entry in enumerate(case["pool"]):
         played.open_group(entry["stamp"] - case["global_steps"])
         if entry.get("s1", entry["s0"]) == "failure":
@@ -136,14 +136,14 @@ def test_a_call_for_a_batch(case: dict[str, Any]) -> None:
             framework, Rules(full, rules.cancellation, following), case["batch"], ticks=ends, control=PollingControl
         )
         fill_pool(case, played, following.failed)
-        submitted = len(played.books.entries)
+        submitted = len(played.ledger.entries)
         played.env.run(until=played.control.next_batch())
         recorded: list[tuple[Any, ...]] = []
         for event in case["log"]:
             kind = {"evict": DROP, "refill": ADMIT, "sample": TAKE}[event["e"]]
             groups = [tuple(event["picked"])] if kind == TAKE else [(group,) for group in event["g"]]
             recorded += [(kind, event["t"], 0, subjects) for subjects in groups]
-        kept: list[Entry] = [e for e in played.books.entries[submitted:] if e.kind in {ADMIT, DROP, TAKE}]
+        kept: list[Entry] = [e for e in played.ledger.entries[submitted:] if e.kind in {ADMIT, DROP, TAKE}]
         assert in_order([tuple(entry) for entry in kept]) == in_order(recorded)
-        assert played.books.admitted == len(case["pool"]) + played.books.dropped
-        assert all(group.state == READY for group in played.books.ready.values())
+        assert played.ledger.admitted == len(case["pool"]) + played.ledger.dropped
+        assert all(group.state == READY for group in played.ledger.ready.values())

@@ -17,10 +17,10 @@ from pathlib import Path
 
 
 class Sabotage(importlib.abc.MetaPathFinder):
-    """Replaces simrl.run.simulate when that module is imported."""
+    """Replaces simrl.runs.run.simulate when that module is imported."""
 
     def find_spec(self, name, path, target=None):  # noqa: D102
-        if name != "simrl.run":
+        if name != "simrl.runs.run":
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         load = spec.loader.exec_module

@@ -1,0 +1,75 @@
+"""Fit named parameters to a reference table or to a measured run: ``simrl calibrate SPEC.yaml``.
+
+The specification (see sweeps/calibration.yaml and docs/calibration.md) names parameters with bounds, targets, and what
+is held out. report.md and values.json go to the output folder when the fit is done, and not before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+
+from simrl.calibration.fit import fit
+from simrl.calibration.model import Model
+from simrl.calibration.report import report
+from simrl.calibration.spec import read_spec
+from simrl.cli.exit_code import BAD_INPUT, FAILED, INTERRUPTED, TERMINATED, Terminated
+from simrl.config.schema import ConfigError
+from simrl.model.engine.vllm.compilation import compile_engine
+from simrl.runs.output_folder import output_folder
+from simrl.runs.tables import whole_file
+from simrl.sweep.executors.job import cores
+from simrl.terminal import say, tell
+
+
+def calibrate(spec_file: Path, output: Path, workers: int) -> str:
+    """Fit what a specification asks for; write the report and the values to *output* and return the report.
+
+    Raises:
+        ConfigError: before anything runs, for a specification that cannot be met.
+    """
+    if workers < 1:
+        raise ConfigError("--workers", workers, "must be 1 or more")
+    output_folder("--output", output)
+    with Model(read_spec(spec_file), workers) as model:
+        model.check()
+        compile_engine(say)
+        fitted = fit(model, say)
+    text = report(fitted)
+    contents = {"report.md": text, "values.json": json.dumps(fitted.values, indent=2) + "\n"}
+    for name, content in contents.items():
+        with whole_file(output / name) as aside:
+            aside.write_text(content)
+    return text
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add what calibrating takes."""
+    parser.add_argument("spec", type=Path, help="a YAML file: parameters, reference or measured, seeds, rounds")
+    parser.add_argument("--output", type=Path, default=Path("outputs/calibration"), help="folder for the report")
+    parser.add_argument("--workers", type=int, default=cores(), help="processes; default one a core")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Calibrate and print the report; return the exit code."""
+    try:
+        text = calibrate(options.spec, options.output, options.workers)
+    except ConfigError as error:
+        say(str(error))
+        return BAD_INPUT
+    except OSError as error:
+        say(f"cannot write results: {error}; choose another --output")
+        return BAD_INPUT
+    except BrokenProcessPool:
+        say("a worker process was killed (out of memory, or a crash in native code); try fewer --workers")
+        return FAILED
+    except RuntimeError as error:
+        say(f"a run failed: {error}")
+        return FAILED
+    except KeyboardInterrupt as error:
+        say("interrupted; nothing was written")
+        return TERMINATED if isinstance(error, Terminated) else INTERRUPTED
+    tell(text)
+    return 0

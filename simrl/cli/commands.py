@@ -1,0 +1,90 @@
+"""The commands around runs: ``simrl plan``, ``status``, ... Each is the module of its name and loads alone."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from simrl.terminal import tell
+
+NAMES = ("plan", "sweep", "status", "collect", "compare", "show", "trace", "calibrate")
+BAD_INPUT = 2
+
+HELP = """\
+SimRL simulates asynchronous LLM reinforcement-learning post-training.
+
+  simrl [key=value ...]            run one simulation and print its summary
+  simrl -m [key=value,value ...]   run a sweep: every combination of the comma lists
+  simrl COMMAND ...                what is done around runs and sweeps:
+
+{commands}
+
+  simrl COMMAND --help             what a command takes
+
+Keys are Hydra's: framework=roll chooses an option of a group, framework.eta=2 sets a value. The groups and their
+options are the files in conf/; `simrl --cfg job` prints the whole configuration, `simrl --hydra-help` what Hydra takes.
+
+  simrl framework=areal framework.eta=2 versions=20
+  simrl -m framework=areal,roll framework.eta=1,2 seed=0,1,2
+  simrl plan framework=areal,roll framework.eta=1,2 seed=0,1,2
+"""
+
+
+class OneLineParser(argparse.ArgumentParser):
+    """A parser whose complaints are one line, as everywhere in SimRL."""
+
+    def error(self, message: str) -> NoReturn:
+        """Print the complaint and leave with exit code 2."""
+        self.exit(BAD_INPUT, f"{self.prog}: {message}; {self.prog} --help tells what it takes\n")
+
+
+def help_line(name: str) -> str | None:
+    """Return the first line of a command's docstring without loading it, None if it is not there."""
+    file = Path(__file__).parent / f"{name}.py"
+    if not file.is_file():
+        return None
+    return (ast.get_docstring(ast.parse(file.read_text())) or "").partition("\n")[0]
+
+
+def help_text() -> str:
+    """Return what ``simrl --help`` prints."""
+    lines = [(name, help_line(name)) for name in NAMES]
+    return HELP.format(commands="\n".join(f"    {name:<10} {line}" for name, line in lines if line))
+
+
+def answer(options: argparse.Namespace, document: Any, text: str) -> None:
+    """Print a command's answer to stdout: the *document* as JSON if --json was given, else the *text*."""
+    tell(json.dumps(_plain(document), indent=2) if options.json else text)
+
+
+def _plain(value: Any) -> Any:
+    """Return *value* in what JSON knows: no NaN, no infinity, no numpy."""
+    if isinstance(value, dict):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(part) for part in value]
+    value = value.item() if hasattr(value, "item") else value
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command that stands first in *argv*; return its exit code.
+
+    Raises:
+        ConfigError: for bad input.
+    """
+    module = importlib.import_module(f"simrl.cli.{argv[0]}")
+    parser = OneLineParser(
+        prog=f"simrl {argv[0]}", description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    module.arguments(parser)
+    code: int = module.main(parser.parse_intermixed_args(list(argv[1:])))
+    return code

@@ -1,0 +1,52 @@
+"""How a command ends: its exit code, and one line where something went wrong."""
+
+from __future__ import annotations
+
+import errno
+import signal
+from collections.abc import Callable
+from typing import NoReturn
+
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
+
+from simrl.config.compose import explain
+from simrl.config.schema import ConfigError
+from simrl.terminal import close_stdout, say
+
+FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 1, 2, 130, 143
+"""A run failed; bad input, and nothing was written; Ctrl-C; SIGTERM."""
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came: everything ends as after Ctrl-C."""
+
+
+def ended(action: Callable[[], int]) -> int:
+    """Run a command and return its exit code, whatever becomes of it."""
+    kept = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        return action()
+    except (ConfigError, HydraException, OmegaConfBaseException) as error:
+        say(explain(error))
+        return BAD_INPUT
+    except BrokenPipeError:  # | head has seen enough
+        close_stdout()
+        return 0
+    except OSError as error:
+        full = error.errno in NO_ROOM
+        say(f"cannot write results: {error}; {'make room and start again' if full else 'choose another output_dir'}")
+        return FAILED if full else BAD_INPUT
+    except Terminated:
+        say("terminated; what is finished is kept")
+        return TERMINATED
+    except KeyboardInterrupt:
+        say("interrupted; what is finished is kept")
+        return INTERRUPTED
+    finally:
+        signal.signal(signal.SIGTERM, kept)
+
+
+def _terminate(*_: object) -> NoReturn:
+    raise Terminated

@@ -1,0 +1,108 @@
+"""A sweep of Hydra's: its folder links to its runs, and at its end their rows become one table and one picture."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+from hydra.experimental.callback import Callback
+from omegaconf import DictConfig
+
+from simrl.config.overrides import points_of
+from simrl.model.engine.vllm.compilation import compile_engine
+from simrl.plots.sweep_picture import draw_sweep
+from simrl.runs.tables import read_status
+from simrl.sweep.executors.hydra_jobs import share_compositions
+from simrl.sweep.table import collect_folder
+from simrl.terminal import say
+
+
+def link_path(sweep_folder: Path, number: int) -> Path:
+    """Return the link to a sweep's run."""
+    return sweep_folder / str(number)
+
+
+def stop_mark(sweep_folder: Path) -> Path:
+    """Return the file that tells a sweep's workers to start no other run (fail_fast)."""
+    return sweep_folder / ".stop"
+
+
+def link_run(sweep_folder: Path, number: int, run_folder: Path) -> None:
+    """Let ``<sweep>/<number>`` stand for a run, as Hydra users expect; the run itself may serve other sweeps too."""
+    link = link_path(sweep_folder, number)
+    link.unlink(missing_ok=True)
+    link.symlink_to(os.path.relpath(run_folder, sweep_folder), target_is_directory=True)
+
+
+def runs_of(sweep_folder: Path) -> list[Path]:
+    """Return the sweep's run folders, by number, each once."""
+    numbered = sorted((int(entry.name), entry) for entry in sweep_folder.iterdir() if entry.name.isdigit())
+    return list(dict.fromkeys(entry.resolve() for _, entry in numbered))
+
+
+def failures(sweep_folder: Path) -> list[tuple[str, str]]:
+    """Return (run, error) of the runs that failed."""
+    out = []
+    for run in runs_of(sweep_folder):
+        status = read_status(run)
+        if status is None or status["state"] != "ok":
+            out.append((run.name, "no status" if status is None else str(status["error"]).split("\n")[0]))
+    return out
+
+
+@dataclass(frozen=True)
+class Started:
+    """A sweep under way in this process."""
+
+    config: DictConfig
+    points: list[list[str]]
+    """The overrides of every run, by number."""
+
+
+class SweepReport(Callback):
+    """Compiles the engine in the parent before workers start, and collects and draws when they are done."""
+
+    started: ClassVar[Started | None] = None
+    """For whoever must finish the sweep or clear up if the launcher fails."""
+
+    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:  # noqa: ARG002
+        """Compile once, here, so that workers load the machine code; forget an earlier sweep in the same folder.
+
+        From here on Hydra composes this sweep's jobs from shared compositions.
+        """
+        folder = Path(config.hydra.sweep.dir)
+        points = points_of(list(config.hydra.overrides.task))
+        SweepReport.started = Started(config, points)
+        for mark in (stop_mark(folder), *(link for link in folder.glob("[0-9]*") if link.is_symlink())):
+            mark.unlink(missing_ok=True)
+        compile_engine(say)
+        share_compositions()
+
+    def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:  # noqa: ARG002
+        """Collect and draw; leave with exit code 1 if a run failed."""
+        folder = Path(config.hydra.sweep.dir)
+        stop_mark(folder).unlink(missing_ok=True)
+        try:
+            collected = collect_folder(folder, draw_sweep)
+            lost = collected.missing if collected is not None else ()
+            if collected is not None:
+                say(f"{len(collected.rows)} runs collected: {', '.join(map(str, collected.files))}")
+        except OSError as trouble:
+            say(f"the runs are there, but their table cannot be written: {trouble}")
+            sys.exit(1)
+        except Exception:
+            say(f"the runs are there, but collecting them failed:\n{traceback.format_exc()}")
+            sys.exit(1)
+        failed = failures(folder)
+        for run, error in failed:
+            say(f"failed: {run}: {error}")
+        points = SweepReport.started.points if SweepReport.started else []
+        missing = sum(not link_path(folder, number).is_symlink() for number in range(len(points)))
+        if missing:
+            say(f"{missing} of {len(points)} runs were not started, or left no trace")
+        if failed or missing or lost:
+            sys.exit(1)

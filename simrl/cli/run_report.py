@@ -1,0 +1,53 @@
+"""What a run tells a person: its metrics with units, the engine modelled and where its costs come from."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+from simrl.config.schema import SimulationConfig
+from simrl.model.cost.provenance import provenance
+
+SHOWN = (
+    ("effective_throughput", "effective throughput", "{:,.0f}", "token/s (prompt + response, trained)"),
+    ("total_throughput", "total throughput", "{:,.0f}", "token/s (trained + dropped)"),
+    ("waste", "waste", "{:.1%}", "of the tokens trained or dropped"),
+    ("wasted_tokens_l2", "  cancelled while running (L2)", "{:,.0f}", "tokens"),
+    ("wasted_tokens_l3", "  dropped when finished (L3)", "{:,.0f}", "tokens"),
+    ("max_staleness", "max staleness", "{:d}", "versions"),
+    ("mean_staleness", "mean staleness", "{:.2f}", "versions, by token"),
+    ("duration_s", "duration", "{:,.0f}", "s"),
+    ("preemptions_per_trajectory", "preemptions", "{:.2f}", "per trained trajectory"),
+    ("reprefill_tokens_per_trajectory", "re-prefill", "{:,.0f}", "tokens per trained trajectory"),
+    ("trainer_busy", "trainer busy", "{:.1%}", "of the duration"),
+    ("rollout_busy", "rollout busy", "{:.1%}", "of the duration"),
+)
+
+
+def run_report(config: SimulationConfig, row: Mapping[str, Any]) -> str:
+    """Return the printed summary of a run."""
+    groups = " ".join(f"{name}={getattr(config, name).name}" for name in ("hardware", "model", "workload", "framework"))
+    bound = row["strict_bound"]
+    knob = f" ({config.framework.upstream_knob})" if config.framework.upstream_knob else ""
+    lines = [
+        f"SimRL  {groups}",
+        f"       eta={row['eta']}{knob} seed={row['seed']} versions={row['versions']} "
+        f"batch={config.groups_per_batch}x{config.group_size} "
+        f"rollout={config.rollout.instances}xTP{config.rollout.tensor_parallel} "
+        f"training=TP{config.trainer.tensor_parallel}/PP{config.trainer.pipeline_parallel}"
+        f"/DP{config.trainer.data_parallel}",
+        "",
+    ]
+    for key, label, form, unit in SHOWN:
+        value = "-" if row[key] is None else form.format(row[key])
+        note = unit
+        if key == "max_staleness":
+            note += f" (strict bound: {bound})" if bound is not None else " (no strict bound)"
+        lines.append(f"  {label:<31}{value:>12}  {note}")
+    lines += ["", f"  engine modelled: {config.rollout.engine}, KV pool {row['kv_blocks']:,} blocks an instance"]
+    lines.append("  where the costs come from:")
+    for part, source in provenance(config.hardware, config.model, config.rollout, config.trainer).items():
+        indent = " " * 17
+        lines += textwrap.wrap(f"    {part:<12} {source}", 110, subsequent_indent=indent)
+    return "\n".join(lines)

@@ -1,0 +1,61 @@
+"""Run every point of a YAML sweep file that was not run before, and leave one table of them."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from simrl.cli.commands import answer
+from simrl.cli.exit_code import FAILED, ended
+from simrl.config.schema import ConfigError
+from simrl.plots.sweep_picture import draw_sweep
+from simrl.runs.run import NOT_STARTED
+from simrl.sweep.request import KEYS, Carried, carry_out, parse
+from simrl.sweep.table import SEEDS_TABLE, SWEEP_FIGURE, SWEEP_TABLE, collect_folder
+from simrl.text_table import text_table
+
+STATES = ("ok", "cached", "failed", NOT_STARTED)
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's arguments."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = f"key=value arguments:\n{KEYS}"
+    parser.add_argument("file", help="the sweep; docs/sweeps.md tells what it may say")
+    parser.add_argument("settings", nargs="*", metavar="key=value", help="see below")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def main(options: argparse.Namespace) -> int:
+    """Run, collect and draw a sweep; return 0, 1 if a run failed, 2 for bad input, 130 or 143 when interrupted."""
+    return ended(lambda: _sweep(options))
+
+
+def _sweep(options: argparse.Namespace) -> int:
+    request = parse(options.settings)
+    stem = Path(options.file).stem
+    if "=" in options.file and not Path(options.file).is_file():
+        raise ConfigError("FILE", options.file, "must be a sweep file; key=value arguments follow it")
+    carried = carry_out(options.file, request)
+    folder = request.output_dir / "sweeps" / stem
+    if carried.any_ok:
+        collect_folder(folder, draw_sweep)
+    answer(options, _document(carried, folder), _as_text(carried, folder))
+    return 0 if carried.all_ok else FAILED
+
+
+def _as_text(carried: Carried, folder: Path) -> str:
+    counts = {block: carried.states(block) for block in carried.sweep.blocks}
+    rows = [[block, *(str(of[state]) for state in STATES)] for block, of in counts.items()]
+    return f"{text_table(['block', *STATES], rows)}\n\n{folder}/: {_made(folder)}"
+
+
+def _document(carried: Carried, folder: Path) -> dict[str, Any]:
+    blocks = {block: {state: carried.states(block)[state] for state in STATES} for block in carried.sweep.blocks}
+    failed = {o.run_id: o.error for o in carried.outcomes if o.state == "failed"}
+    return {"folder": str(folder), "blocks": blocks, "failed": failed}
+
+
+def _made(folder: Path) -> str:
+    return ", ".join(name for name in (SWEEP_TABLE, SEEDS_TABLE, SWEEP_FIGURE) if (folder / name).exists()) or "nothing"

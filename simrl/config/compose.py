@@ -1,0 +1,170 @@
+"""From Hydra's groups and overrides to a typed :class:`SimulationConfig`."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+from collections.abc import Iterator
+from pathlib import Path
+from secrets import token_hex
+from typing import Any
+
+from hydra import compose
+from hydra.core.config_store import ConfigStore
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import MissingConfigException, OverrideParseException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import (
+    MissingMandatoryValue,
+    OmegaConfBaseException,
+)
+from yaml import MarkedYAMLError  # type: ignore[import-untyped] # what Hydra reads files with
+
+from simrl.config.overrides import check_choice, is_group_choice, raw_value, reason_of, set_value
+from simrl.config.schema import GROUPS, RUN_KEYS, TOP_KEYS, ConfigError, SimulationConfig, VerlConfig, brief
+
+
+def config_folder() -> str:
+    """Return the folder of the Hydra groups: inside the package when installed, else the repository's conf/."""
+    package = Path(__file__).parents[1]
+    inside = package / "conf"
+    return str(inside if inside.is_dir() else package.parent / "conf")
+
+
+def search_path(*folders: str | Path) -> list[str]:
+    """Return the override that lets Hydra find options in the user's own *folders*, if there are any."""
+    places = ",".join(f"'file://{Path(folder).absolute()}'" for folder in folders)
+    return [f"hydra.searchpath=[{places}]"] if places else []
+
+
+def own_places(hydra: DictConfig) -> list[str]:
+    """Return :func:`search_path` of the folders a sweep was started with, as its ``hydra`` node tells."""
+    sources = OmegaConf.select(hydra, "runtime.config_sources", default=[])
+    files = [source.path for source in sources if source.schema == "file"]
+    return search_path(*(path for path in files if Path(path) != Path(config_folder())))
+
+
+def _register() -> None:
+    """Give Hydra the schemas; in a sub-group of their own they stay out of a group's options and of glob(*)."""
+    schemas = [(group, "base", schema) for group, schema in GROUPS.items()]
+    schemas.append(("framework", "verl", VerlConfig))
+    for group, name, schema in schemas:
+        node = OmegaConf.structured(schema)
+        OmegaConf.set_readonly(node, None)  # OmegaConf takes frozen dataclasses for constants; here files fill them
+        ConfigStore.instance().store(group=f"{group}/schema", name=name, node=node)
+    OmegaConf.register_new_resolver("minus", lambda a, b: a - b, replace=True)
+    OmegaConf.register_new_resolver("random", lambda: token_hex(4), use_cache=True, replace=True)  # names, no results
+
+
+_register()
+
+
+def typed(config: DictConfig) -> SimulationConfig:
+    """Return the typed configuration of a composed *config*.
+
+    Raises:
+        ConfigError: for a value of the wrong type or out of range.
+    """
+    for key in map(str, config):
+        if key not in TOP_KEYS:
+            raise ConfigError(key, raw_value(config, key), f"no such key; the top level has {', '.join(TOP_KEYS)}")
+    parts: dict[str, Any] = {}
+    try:
+        for group, schema in GROUPS.items():
+            if not issubclass(OmegaConf.get_type(config[group]) or type(None), schema):
+                mend = "has no schema; let its file begin with the defaults of the other options"
+                raise ConfigError(group, raw_value(config, group), mend)
+            for key, known in _strangers(config[group], group):
+                raise ConfigError(key, raw_value(config, key), f"no such key; {key.rpartition('.')[0]} has {known}")
+            parts[group] = OmegaConf.to_object(config[group])
+        for key in RUN_KEYS:
+            parts[key] = config[key]
+    except OmegaConfBaseException as error:
+        key = str(error.full_key)
+        mend = "needs a value" if isinstance(error, MissingMandatoryValue) else reason_of(error)
+        raise ConfigError(key, raw_value(config, key), mend) from error
+    for key in RUN_KEYS:
+        if not isinstance(parts[key], int) or isinstance(parts[key], bool):
+            raise ConfigError(key, parts[key], "must be a whole number")
+    return SimulationConfig(**parts)
+
+
+def _strangers(node: DictConfig, path: str) -> Iterator[tuple[str, str]]:
+    """Find the keys below a node that its schema does not have, which a ``+`` lets in; also tell those it has."""
+    schema = OmegaConf.get_type(node)
+    known = [field.name for field in dataclasses.fields(schema)] if dataclasses.is_dataclass(schema) else None
+    for key in map(str, node):
+        below = node._get_node(key)  # noqa: SLF001 - an unresolved look
+        if known is not None and key not in known:
+            yield f"{path}.{key}", ", ".join(known)
+        elif isinstance(below, DictConfig) and not below._is_none() and not below._is_interpolation():  # noqa: SLF001
+            yield from _strangers(below, f"{path}.{key}")
+
+
+def choices(config: SimulationConfig) -> dict[str, str]:
+    """Return the name chosen in each group."""
+    return {group: getattr(config, group).name for group in GROUPS}
+
+
+def plain(config: SimulationConfig) -> dict[str, Any]:
+    """Return the configuration as plain nested values, the basis of a run's identity."""
+    return dataclasses.asdict(config)
+
+
+def explain(error: Exception) -> str:
+    """Return a configuration error as one line."""
+    if isinstance(error, ConfigError):
+        return str(error)
+    if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options is not None:
+        group, _, option = str(error.missing_cfg_file).rpartition("/")
+        return str(ConfigError(group, option, f"no such option; {group} has {', '.join(error.options)}"))
+    if isinstance(error, OverrideParseException):
+        key, _, value = error.override.partition("=")
+        mend = f"cannot be read ({_misread(error)}); quote special characters: key=\"'value'\""
+        return str(ConfigError(key, value, mend))
+    if isinstance(error, OmegaConfBaseException) and error.full_key:
+        return f"{error.full_key}: {reason_of(error)}"
+    parts = [str(error)]
+    if error.__cause__ is not None:
+        parts.append(str(error.__cause__))
+    lines = [line.strip() for part in parts for line in part.splitlines()]
+    kept = [line for line in dict.fromkeys(lines) if line and not line.startswith(("object_type=", "reference_type="))]
+    return brief(" | ".join(kept))
+
+
+def _misread(error: OverrideParseException) -> str:
+    """Return what the parser of overrides stumbled on."""
+    lines = [line for line in error.message.splitlines() if line.strip("^ ") and "https://" not in line]
+    if lines[0].startswith("Lexer"):
+        return "it has a character that is no plain text"
+    return lines[-1].partition(" expecting ")[0].strip()
+
+
+def compose_point(overrides: list[str], bases: dict[tuple[str, ...], DictConfig]) -> DictConfig:
+    """Compose one point; points with the same group choices share one composition (kept in *bases*).
+
+    Hydra takes 0.2 s to compose, a merge of values 5 ms.
+    """
+    chosen = tuple(override for override in overrides if is_group_choice(override))
+    if chosen not in bases:
+        bases[chosen] = _compose_choices(list(chosen))
+    config = copy.deepcopy(bases[chosen])
+    values = [override for override in overrides if not is_group_choice(override)]
+    for override in OverridesParser.create().parse_overrides(values):
+        set_value(config, override)
+    return config
+
+
+def _compose_choices(chosen: list[str]) -> DictConfig:
+    """Compose the options that are chosen.
+
+    Raises:
+        ConfigError: for a choice no run can have, and a file that is no YAML.
+    """
+    for override in OverridesParser.create().parse_overrides(chosen):
+        check_choice(override)
+    try:
+        return compose("config", overrides=chosen)
+    except MarkedYAMLError as error:
+        mark = error.problem_mark
+        raise ConfigError("file", mark.name, f"is no YAML: line {mark.line + 1}, {error.problem}") from error

@@ -1,0 +1,164 @@
+"""What Hydra's overrides say, and which of them no run can have."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from pathlib import Path
+from typing import Any
+
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import (
+    ConfigAttributeError,
+    ConfigKeyError,
+    InterpolationResolutionError,
+    OmegaConfBaseException,
+)
+
+from simrl.config.schema import GROUPS, TOP_KEYS, ConfigError
+
+LONGEST_NAME = 255
+"""Characters of a file's name, as file systems have it."""
+
+
+def is_group_choice(override: str) -> bool:
+    """Return whether an override chooses an option of a group, or touches Hydra or the config's structure."""
+    key, _, value = override.partition("=")
+    if override.startswith("+") and key.lstrip("+").partition(".")[0] in GROUPS and "." in key and "@" not in key:
+        return False  # adds a value
+    if key in GROUPS and value.lstrip().startswith("{"):
+        return False  # sets values
+    return override[:1] in ("+", "~") or "/" in key or "@" in key or key in GROUPS or key.startswith("hydra.")
+
+
+def points_of(overrides: list[str]) -> list[list[str]]:
+    """Return the overrides of every job of a sweep; one job if nothing is swept. Needs an initialised Hydra.
+
+    Raises:
+        ConfigError: if a key is swept over nothing.
+    """
+    loader = GlobalHydra.instance().config_loader()
+    parsed = OverridesParser.create(config_loader=loader).parse_overrides(overrides)
+    for override in parsed:
+        if override.is_sweep_override() and not any(True for _ in override.sweep_iterator()):
+            raise _refusal(override, "holds no value, so there is nothing to run; give one or more")
+    batches = BasicSweeper.split_arguments(parsed, max_batch_size=None)
+    return [list(point) for batch in batches for point in batch]
+
+
+def given_values(overrides: list[str]) -> dict[str, Any]:
+    """Return key -> value of the overrides that are single values; the last one wins, as in Hydra."""
+    parsed = OverridesParser.create().parse_overrides(overrides)
+    return {override.key_or_group: override.value() for override in parsed if not override.is_sweep_override()}
+
+
+def check_choice(override: Override) -> None:
+    """Refuse a choice that Hydra would end on without a word for people.
+
+    Raises:
+        ConfigError: for a part of the configuration taken away, a group chosen twice, and what is no option's name.
+    """
+    key, value = override.key_or_group, override.value()
+    group, _, field = key.partition(".")
+    if override.is_delete():
+        fields = [known.name for known in dataclasses.fields(GROUPS[group])] if group in GROUPS else []
+        if key in TOP_KEYS or field in fields:
+            raise ConfigError("argument", f"~{key}", f"a run needs {key}; give it another value instead")
+    elif key in GROUPS and (override.is_add() or override.is_force_add()):
+        raise _refusal(override, f"a run has one {key}, and may choose another: leave out the +")
+    elif key == "hydra.searchpath":
+        for place in value if isinstance(value, list) else ():
+            folder = Path(str(place).removeprefix("file://"))
+            if str(place).startswith("file:") and not folder.is_dir():
+                raise ConfigError("--config-dir", folder, "no such folder; name one that has a folder for each group")
+    elif (key in GROUPS or "/" in key) and not _may_be_name(value):
+        options = GlobalHydra.instance().config_loader().get_group_options(key)
+        raise _refusal(override, f"no such option; {key} has {', '.join(options)}")
+
+
+def _may_be_name(value: object) -> bool:
+    """Return whether Hydra takes a value for an option's name, several of them, or keys to set."""
+    return len(value) <= LONGEST_NAME if isinstance(value, str) else isinstance(value, list | dict)
+
+
+def set_value(config: DictConfig, override: Override) -> None:
+    """Set one value of a configuration as Hydra would.
+
+    Raises:
+        ConfigError: for a key that does not exist, exists already or lies below null, and for a value of another type.
+    """
+    key, adds = override.key_or_group, override.is_add() or override.is_force_add()
+    if (null := _null_part(config, key)) and override.value() is not None:
+        group = null.partition(".")[0]
+        mend = f"{null} is null, which takes no keys here; write all of them into an option of {group}, a YAML file in "
+        raise _refusal(override, f"{mend}MINE/{group}/, and choose it with --config-dir MINE")
+    try:
+        if override.is_add() and raw_value(config, key) is not None and not isinstance(override.value(), dict | list):
+            raise _refusal(override, "is there already; leave out the +")
+        OmegaConf.update(config, key, override.value(), merge=True, force_add=adds)
+    except (ConfigAttributeError, ConfigKeyError) as error:
+        raise unknown_key(config, str(override.input_line)) from error
+    except OmegaConfBaseException as error:
+        raise _refusal(override, reason_of(error)) from error
+
+
+def _null_part(config: DictConfig, key: str) -> str | None:
+    """Return the part of a key that is null where the schema has keys: OmegaConf cannot merge into that."""
+    node: Any = config
+    parts = key.split(".")
+    for depth, part in enumerate(parts, start=1):
+        if not isinstance(node, DictConfig):
+            break
+        node = node._get_node(part, validate_access=False)  # noqa: SLF001 - an unresolved look
+        if isinstance(node, DictConfig) and node._is_none():  # noqa: SLF001
+            return ".".join(parts[:depth])
+    return None
+
+
+def _refusal(override: Override, mend: str) -> ConfigError:
+    """Return the error for an override, with key and value as they were written."""
+    key, _, value = str(override.input_line).partition("=")
+    return ConfigError(key, value, mend)
+
+
+def reason_of(error: OmegaConfBaseException) -> str:
+    """Return OmegaConf's reason, and what to do about it."""
+    mend = "name a key that exists" if isinstance(error, InterpolationResolutionError) else "give a value of that type"
+    return f"{str(error.msg or error).splitlines()[0]}; {mend}"
+
+
+def raw_value(config: DictConfig, key: str) -> Any:
+    """Return what stands at a key, unresolved; None if nothing does."""
+    value = OmegaConf.to_container(config, resolve=False)
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def unknown_key(config: DictConfig, override: str) -> ConfigError:
+    """Return the error for a key that no group has, with the nearest ones that exist."""
+    key, _, value = override.partition("=")
+    known = [name for name, _ in leaves(config)]
+    namesakes = [name for name in known if name.rpartition(".")[2] == key.rpartition(".")[2]]
+    near = (
+        namesakes
+        or difflib.get_close_matches(key, known, n=3, cutoff=0.5)
+        or [name for name in known if name.startswith(key.split(".", maxsplit=1)[0] + ".")]
+    )
+    return ConfigError(key, value, f"no such key; nearest: {', '.join(near[:8]) or ', '.join(known[:8])}")
+
+
+def leaves(config: DictConfig, prefix: str = "") -> list[tuple[str, Any]]:
+    """Return the dotted keys of a configuration, without resolving anything."""
+    out: list[tuple[str, Any]] = []
+    for key in map(str, config):
+        node = config._get_node(key)  # noqa: SLF001 - an unresolved look
+        if isinstance(node, DictConfig) and not node._is_none() and not node._is_interpolation():  # noqa: SLF001
+            out += leaves(node, f"{prefix}{key}.")
+        else:
+            out.append((f"{prefix}{key}", node))
+    return out

@@ -1,0 +1,213 @@
+"""What values a configuration may have, and the one line that says so of a value outside.
+
+Each ``check_`` function here is the ``__post_init__`` of a class of :mod:`simrl.config.schema`: it holds for every
+object of that class, wherever it comes from.
+"""
+
+from __future__ import annotations
+
+import re
+from math import inf
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from simrl.config.schema import (
+        EngineCosts,
+        FrameworkConfig,
+        HardwareConfig,
+        ModelConfig,
+        RolloutConfig,
+        SimulationConfig,
+        TrainerConfig,
+        VerlConfig,
+        WorkloadConfig,
+    )
+
+WEIGHT_UPDATES = ("abort", "keep", "recompute", "drain")
+FORMS = ("article", "upstream")
+STANDINGS = ("measured", "derived", "assumed")
+FOLDER_NAME = re.compile(r"\w[\w.-]{0,99}")
+
+
+CLOCK_TICK_S = 1e-9
+"""The simulation's clock counts nanoseconds."""
+LONGEST = 300
+"""Characters beyond which a message cuts a value or a word."""
+
+
+def brief(text: str) -> str:
+    """Return a text as one line: without control characters, and with words nobody would read to their end cut."""
+    line = "".join(character if character.isprintable() else " " for character in text)
+    return re.sub(rf"([^\s']{{{LONGEST}}})[^\s']+", r"\1...", line)
+
+
+class ConfigError(ValueError):
+    """An input that cannot be simulated; one line that names the key, the value and the mend."""
+
+    def __init__(self, key: str, value: object, mend: str):
+        given = str(value)
+        shown = given if len(given) <= LONGEST else f"{given[:LONGEST]}..."
+        super().__init__(f"{brief(key)}={brief(shown)}: {brief(mend)}")
+        self.key, self.value, self.mend = key, value, mend
+
+    def __reduce__(self) -> tuple[type[ConfigError], tuple[str, object, str]]:
+        """Let it come back from a worker process."""
+        return ConfigError, (self.key, self.value, self.mend)
+
+    def within(self, file: str) -> ConfigError:
+        """Return the same error of a key that stands in a file."""
+        return ConfigError(f"{file}: {self.key}", self.value, self.mend)
+
+
+def at_least(key: str, value: float | None, least: float) -> None:
+    """Raise :class:`ConfigError` if *value* is given and below *least*."""
+    if value is not None and not value >= least:
+        raise ConfigError(key, value, f"must be {least:g} or more")
+    if value == inf:
+        raise ConfigError(key, value, "must be finite")
+
+
+def more_than(key: str, value: float | None, bound: float) -> None:
+    """Raise :class:`ConfigError` if *value* is given and not above *bound*."""
+    if value is not None and not value > bound:
+        raise ConfigError(key, value, f"must be more than {bound:g}")
+    if value == inf:
+        raise ConfigError(key, value, "must be finite")
+
+
+def one_of(key: str, value: str, choices: tuple[str, ...]) -> None:
+    """Raise :class:`ConfigError` if *value* is none of *choices*."""
+    if value not in choices:
+        raise ConfigError(key, value, f"must be one of {', '.join(choices)}")
+
+
+def fraction(key: str, value: float | None) -> None:
+    """Raise :class:`ConfigError` if *value* is given and outside (0, 1]."""
+    if value is not None and not 0 < value <= 1:
+        raise ConfigError(key, value, "must be above 0 and at most 1")
+
+
+def check_costs(costs: EngineCosts) -> None:
+    """Refuse negative times and unknown standings."""
+    one_of("costs.standing", costs.standing, STANDINGS)
+    one_of("costs.prefill_standing", costs.prefill_standing or costs.standing, STANDINGS)
+    at_least("costs.decode_floor_s", costs.decode_floor_s, 0)
+    at_least("costs.decode_base_s", costs.decode_base_s, 0)
+    at_least("costs.decode_per_request_s", costs.decode_per_request_s, 0)
+    at_least("costs.decode_per_context_token_s", costs.decode_per_context_token_s, 0)
+    at_least("costs.prefill_per_token_s", costs.prefill_per_token_s, 0)
+    at_least("costs.prefill_per_token_context_s", costs.prefill_per_token_context_s, 0)
+
+
+def check_hardware(hardware: HardwareConfig) -> None:
+    """Refuse an accelerator without size or speed, and efficiencies that are no shares."""
+    at_least("hardware.gpus", hardware.gpus, 1)
+    for key in ("peak_flops_per_s", "memory_bytes", "memory_bandwidth_bytes_per_s", "link_bytes_per_s"):
+        more_than(f"hardware.{key}", getattr(hardware, key), 0)
+    at_least("hardware.reserved_bytes", hardware.reserved_bytes, 0)
+    for key in (
+        "weight_read_efficiency",
+        "kv_read_efficiency",
+        "gemm_efficiency",
+        "prefill_attention_efficiency",
+        "training_efficiency",
+    ):
+        fraction(f"hardware.{key}", getattr(hardware, key))
+    for key, standing in hardware.standing.items():
+        one_of(f"hardware.standing.{key}", standing, STANDINGS)
+
+
+def check_model(model: ModelConfig) -> None:
+    """Refuse a shape that no transformer has."""
+    for key in ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "experts", "dtype_bytes"):
+        at_least(f"model.{key}", getattr(model, key), 1)
+    if not 1 <= model.experts_per_token <= model.experts:
+        raise ConfigError(
+            "model.experts_per_token", model.experts_per_token, f"must be 1 to model.experts ({model.experts})"
+        )
+
+
+def check_workload(workload: WorkloadConfig) -> None:
+    """Refuse lengths that no law can draw, and a trace file that its law does not read."""
+    one_of("workload.law", workload.law, ("lognormal", "batches", "trace"))
+    at_least("workload.draw", workload.draw, 0)
+    more_than("workload.mean_response_tokens", workload.mean_response_tokens, 0)
+    at_least("workload.max_response_tokens", workload.max_response_tokens, 1)
+    if workload.law == "lognormal" and workload.mean_response_tokens >= workload.max_response_tokens:
+        raise ConfigError(
+            "workload.mean_response_tokens",
+            workload.mean_response_tokens,
+            f"must be below workload.max_response_tokens ({workload.max_response_tokens})",
+        )
+    at_least("workload.sigma_between_groups", workload.sigma_between_groups, 0)
+    at_least("workload.sigma_within_group", workload.sigma_within_group, 0)
+    more_than("workload.prompt_median_tokens", workload.prompt_median_tokens, 0)
+    at_least("workload.prompt_sigma", workload.prompt_sigma, 0)
+    at_least("workload.prompt_min_tokens", workload.prompt_min_tokens, 1)
+    at_least("workload.prompt_max_tokens", workload.prompt_max_tokens, workload.prompt_min_tokens)
+    at_least("workload.batches", workload.batches, 1)
+    for key in ("slow_response_tokens", "fast_response_tokens"):
+        bounds = getattr(workload, key)
+        if len(bounds) != 2 or not 1 <= bounds[0] <= bounds[1]:
+            raise ConfigError(f"workload.{key}", bounds, "must be [least, largest] with 1 <= least <= largest")
+    if any(not 1 <= batch <= workload.batches for batch in workload.slow_batches):
+        raise ConfigError("workload.slow_batches", workload.slow_batches, f"must lie in 1..{workload.batches}")
+    if workload.law != "trace" and workload.path:
+        raise ConfigError("workload.path", workload.path, f"law {workload.law} reads no file; choose workload=trace")
+    if workload.law == "trace" and not workload.path:
+        raise ConfigError("workload.path", workload.path, "name the trace file: a .jsonl, .csv or .parquet file")
+
+
+def check_framework(framework: FrameworkConfig) -> None:
+    """Refuse unknown forms and weight updates, and an eta the framework does not accept."""
+    if not FOLDER_NAME.fullmatch(framework.name):
+        mend = (
+            "names a run's folder: must be up to 100 letters, digits, _, - and ., and begin with none of the last two"
+        )
+        raise ConfigError("framework.name", framework.name, mend)
+    one_of("framework.form", framework.form, FORMS)
+    one_of("framework.weight_update", framework.weight_update, WEIGHT_UPDATES)
+    at_least("framework.eta", framework.eta, framework.eta_min)
+
+
+def check_verl(framework: VerlConfig) -> None:
+    """Refuse a negative warmup."""
+    at_least("framework.warmup", framework.warmup, 0)
+
+
+def check_rollout(rollout: RolloutConfig) -> None:
+    """Refuse engines without room, and options they do not have."""
+    for key in ("instances", "tensor_parallel", "block_size", "max_num_seqs"):
+        at_least(f"rollout.{key}", getattr(rollout, key), 1)
+    fraction("rollout.gpu_memory_utilization", rollout.gpu_memory_utilization)
+    at_least("rollout.kv_blocks", rollout.kv_blocks, 2)
+    at_least("rollout.max_model_len", rollout.max_model_len, 2)
+    at_least("rollout.max_num_batched_tokens", rollout.max_num_batched_tokens, rollout.max_num_seqs)
+    at_least("rollout.long_prefill_token_threshold", rollout.long_prefill_token_threshold, 0)
+    if not 0 <= rollout.watermark < 1:
+        raise ConfigError("rollout.watermark", rollout.watermark, "must be at least 0 and below 1")
+    one_of("rollout.free_order", rollout.free_order, ("hashless_first", "append"))
+    one_of("rollout.stepping", rollout.stepping, ("stretch", "iteration"))
+    at_least("rollout.sample_every_s", rollout.sample_every_s, CLOCK_TICK_S)
+
+
+def check_trainer(trainer: TrainerConfig) -> None:
+    """Refuse a layout without ranks, and costs that are negative or no shares."""
+    for key in ("tensor_parallel", "pipeline_parallel", "data_parallel", "micro_batch_size"):
+        at_least(f"trainer.{key}", getattr(trainer, key), 1)
+    one_of("trainer.cost", trainer.cost, ("flops", "fitted"))
+    fraction("trainer.mfu", trainer.mfu)
+    at_least("trainer.fitted_per_token_s", trainer.fitted_per_token_s, 0)
+    at_least("trainer.fitted_per_squared_token_s", trainer.fitted_per_squared_token_s, 0)
+    if not 0 <= trainer.fitted_logprob_share < 1:
+        raise ConfigError("trainer.fitted_logprob_share", trainer.fitted_logprob_share, "must be in [0, 1)")
+    at_least("trainer.weight_sync_s", trainer.weight_sync_s, 0)
+
+
+def check_simulation(simulation: SimulationConfig) -> None:
+    """Refuse a run of nothing, and a seed its tables cannot hold."""
+    at_least("seed", simulation.seed, 0)
+    if simulation.seed >= 1 << 62:
+        raise ConfigError("seed", simulation.seed, "must be below 2^62, the largest the tables hold")
+    for key in ("versions", "groups_per_batch", "group_size"):
+        at_least(key, getattr(simulation, key), 1)

@@ -1,0 +1,341 @@
+"""The typed configuration: one frozen dataclass per Hydra group, with units.
+
+OmegaConf checks the types (these classes are the schemas behind ``conf/``), :mod:`simrl.config.ranges` the ranges; its
+error and its checks of single values are handed on here. Checks that need two groups at once live in
+:mod:`simrl.model.feasibility`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from simrl.config import ranges
+from simrl.config.ranges import STANDINGS, ConfigError, at_least, brief, more_than, one_of
+
+__all__ = [
+    "GROUPS",
+    "OUTPUT_KEYS",
+    "RUN_KEYS",
+    "STANDINGS",
+    "TOP_KEYS",
+    "ConfigError",
+    "EngineCosts",
+    "FrameworkConfig",
+    "HardwareConfig",
+    "ModelConfig",
+    "RolloutConfig",
+    "SimulationConfig",
+    "TrainerConfig",
+    "VerlConfig",
+    "WorkloadConfig",
+    "at_least",
+    "brief",
+    "more_than",
+    "one_of",
+]
+
+
+@dataclass(unsafe_hash=True)  # frozen in spirit only: OmegaConf would not let a file fill a nested frozen one
+class EngineCosts:
+    """Coefficients of one iteration of a rollout instance; see :mod:`simrl.model.cost.iteration` for the formula."""
+
+    decode_floor_s: float
+    """Least linear time of an iteration, s."""
+    decode_base_s: float
+    """Constant part of the linear time, s."""
+    decode_per_request_s: float
+    """Linear time per decoding request, s."""
+    decode_per_context_token_s: float
+    """Attention time per token of context of a decoding request, s."""
+    prefill_per_token_s: float
+    """Linear time per prefilled token, s."""
+    prefill_per_token_context_s: float
+    """Attention time per (prefilled token x token of context), s."""
+    standing: str = "measured"
+    """measured | derived | assumed: how far the decode coefficients can be trusted."""
+    prefill_standing: str | None = None
+    """The same for the prefill coefficients; null if it is the same."""
+    source: str = ""
+    """Where they come from."""
+
+    def __post_init__(self) -> None:
+        ranges.check_costs(self)
+
+
+@dataclass(frozen=True)
+class HardwareConfig:
+    """One kind of accelerator and how many of it the cluster has."""
+
+    name: str
+    gpus: int
+    """Accelerators in the cluster; rollout and training share them."""
+    peak_flops_per_s: float
+    """Dense bf16 peak of one accelerator, FLOP/s."""
+    memory_bytes: float
+    """Device memory of one accelerator, bytes."""
+    memory_bandwidth_bytes_per_s: float
+    """Peak device-memory bandwidth of one accelerator, bytes/s."""
+    link_bytes_per_s: float
+    """One-way bandwidth between accelerators, bytes/s; paces a weight sync."""
+    reserved_bytes: float
+    """Device memory the engine spends on neither weights nor KV (activations, graphs, NCCL), bytes."""
+    weight_read_efficiency: float
+    """Share of peak bandwidth reached when decode reads the weights."""
+    kv_read_efficiency: float
+    """Share of peak bandwidth reached when decode reads the KV cache."""
+    gemm_efficiency: float
+    """Share of peak FLOP/s reached by prefill and by large decode batches."""
+    prefill_attention_efficiency: float
+    """Share of peak FLOP/s reached by causal attention in prefill."""
+    training_efficiency: float
+    """Share of peak FLOP/s reached by a training micro-batch, pipeline bubble left out (MFU)."""
+    standing: dict[str, str] = field(default_factory=dict)
+    """measured | derived | assumed, for each efficiency and reserved_bytes."""
+    measured: dict[str, EngineCosts] = field(default_factory=dict)
+    """Engine costs known for a model on this hardware at tensor parallel 1, by model name."""
+
+    def __post_init__(self) -> None:
+        ranges.check_hardware(self)
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The shape of a decoder-only transformer."""
+
+    name: str
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    ffn: int
+    """Width of the feed-forward layer (of one expert, if there are experts)."""
+    vocab: int
+    tied_embeddings: bool
+    """Whether the output head shares the embedding's weights."""
+    experts: int = 1
+    experts_per_token: int = 1
+    dtype_bytes: int = 2
+    """Bytes of one weight and of one KV element."""
+    attention_bias: bool = False
+    """Whether the q, k and v projections carry biases."""
+
+    def __post_init__(self) -> None:
+        ranges.check_model(self)
+
+
+@dataclass(frozen=True)
+class WorkloadConfig:
+    """Where prompt and response lengths come from: a law or a file."""
+
+    name: str
+    law: str
+    """lognormal | batches | trace."""
+    draw: int = 0
+    """Which draw of the law seed 0 stands for; seed s is draw + s."""
+    # --- law: lognormal, and the prompts of law: batches
+    mean_response_tokens: float = 10374.0
+    """Mean response after the cap, tokens."""
+    max_response_tokens: int = 38912
+    """Cap on the response, tokens."""
+    sigma_between_groups: float = 0.592
+    """Standard deviation of the log response between prompts."""
+    sigma_within_group: float = 0.363
+    """Standard deviation of the log response among the members of one group."""
+    prompt_median_tokens: float = 150.0
+    prompt_sigma: float = 0.4
+    prompt_min_tokens: int = 40
+    prompt_max_tokens: int = 1000
+    # --- law: batches (a constructed load)
+    batches: int = 32
+    """Batches after which the constructed load repeats."""
+    slow_batches: list[int] = field(default_factory=list)
+    """Which of them are slow, counted from 1."""
+    slow_response_tokens: list[int] = field(default_factory=lambda: [25000, 31000])
+    """Least and largest response in a slow batch, tokens."""
+    fast_response_tokens: list[int] = field(default_factory=lambda: [300, 700])
+    """Least and largest response in the other batches, tokens."""
+    # --- law: trace
+    path: str | None = None
+    """A .jsonl, .csv or .parquet file with one row per trajectory."""
+    group_column: str = "group"
+    prompt_column: str = "prompt_tokens"
+    response_column: str = "response_tokens"
+
+    def __post_init__(self) -> None:
+        ranges.check_workload(self)
+
+
+@dataclass(frozen=True)
+class FrameworkConfig:
+    """A staleness control: one admission (L1), one cancellation (L2), one sampling (L3) rule and a weight update."""
+
+    name: str
+    eta: int
+    """The knob the article sweeps; what it bounds is the framework's own."""
+    upstream_knob: str = ""
+    """What eta is called upstream."""
+    upstream: str = ""
+    """Repository, commit and date the rules mirror."""
+    bounds: str = ""
+    """What eta really bounds, for the docs."""
+    differs: str = ""
+    """Where the article's form and the upstream's differ, for the docs."""
+    form: str = "article"
+    """article | upstream, where the two differ."""
+    eta_min: int = 0
+    """Smallest eta the framework accepts."""
+    bound_offset: int | None = None
+    """No trained token is staler than eta + bound_offset; null if the framework gives no strict bound."""
+    upstream_bound_offset: int | None = None
+    """The same for form=upstream."""
+    expected_offset: int = 0
+    """The staleness a user would expect of the knob is eta + expected_offset."""
+    weight_update: str = "abort"
+    """abort (resubmit at the tail, KV lost) | keep (freeze, KV kept) | recompute (freeze, KV recomputed) | drain."""
+    logprob_recompute: bool = True
+    """Whether the trainer recomputes old log-probs before the update."""
+    overlap_logprob: bool = True
+    """Whether rollout runs on while log-probs are recomputed."""
+    overlap_update: bool = True
+    """Whether rollout runs on during the update."""
+    admission: dict[str, Any] = field(default_factory=dict)
+    """L1: {rule: name, parameters...}, see simrl/model/control/admission.py."""
+    cancellation: dict[str, Any] = field(default_factory=lambda: {"rule": "never"})
+    """L2: {rule: name, parameters...}, see simrl/model/control/cancellation.py."""
+    sampling: dict[str, Any] = field(default_factory=dict)
+    """L3: {rule: name, parameters...}, see simrl/model/control/sampling.py."""
+
+    def __post_init__(self) -> None:
+        ranges.check_framework(self)
+
+    @property
+    def strict_bound(self) -> int | None:
+        """Largest staleness the framework promises, versions; None if it promises none."""
+        offset = self.bound_offset if self.form == "article" else self.upstream_bound_offset
+        if offset is None:
+            return None
+        sampling = self.sampling[self.form] if "article" in self.sampling else self.sampling
+        max_age = sampling.get("max_age", self.eta + offset)  # set by hand it may be wider than the file's promise
+        return None if max_age is None else max(max_age, self.eta + offset)
+
+
+@dataclass(frozen=True)
+class VerlConfig(FrameworkConfig):
+    """verl adds the number of batches prefetched at the start."""
+
+    warmup: int = 1
+    """num_warmup_batches."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        ranges.check_verl(self)
+
+
+@dataclass(frozen=True)
+class RolloutConfig:
+    """The rollout engines: how many, and vLLM's scheduler options."""
+
+    name: str
+    engine: str
+    """Engine and version whose scheduler is modelled."""
+    instances: int = 2
+    tensor_parallel: int = 1
+    gpu_memory_utilization: float = 0.9
+    kv_blocks: int | None = None
+    """KV blocks of one instance, null block included; null computes them from hardware and model."""
+    block_size: int = 16
+    """Tokens of one KV block."""
+    max_num_batched_tokens: int = 8192
+    max_num_seqs: int = 1024
+    max_model_len: int | None = None
+    """Longest prompt + response an instance takes, tokens; null takes the workload's longest."""
+    long_prefill_token_threshold: int = 0
+    enable_prefix_caching: bool = False
+    reserve_full_isl: bool = True
+    """Whether a waiting request is admitted only if its whole known sequence fits (vLLM >= 0.21)."""
+    watermark: float = 0.0
+    """Share of the blocks kept free at admission (vLLM >= 0.30)."""
+    free_order: str = "hashless_first"
+    """hashless_first (vLLM >= 0.30) | append: where freed blocks enter the free queue."""
+    stepping: str = "stretch"
+    """stretch | iteration: simulate decode stretches in closed form, or every iteration by itself (same results)."""
+    sample_every_s: float = 10.0
+    """Spacing of timeline samples, s."""
+    costs: EngineCosts | None = None
+    """Engine costs that replace the ones known or derived for hardware and model."""
+
+    def __post_init__(self) -> None:
+        ranges.check_rollout(self)
+
+
+@dataclass(frozen=True)
+class TrainerConfig:
+    """The training side: Megatron's parallel layout and how a step's time is reckoned."""
+
+    name: str
+    tensor_parallel: int = 2
+    pipeline_parallel: int = 3
+    data_parallel: int = 1
+    cost: str = "flops"
+    """flops (from the model, MFU and pipeline bubble) | fitted (from the two coefficients below)."""
+    mfu: float | None = None
+    """MFU of a micro-batch, bubble left out; null takes hardware.training_efficiency."""
+    micro_batch_size: int = 1
+    """Trajectories in a micro-batch."""
+    activation_recompute: bool = False
+    """Whether the backward pass runs the forward pass again."""
+    fitted_per_token_s: float = 8.13e-05
+    """cost: fitted; log-prob and update together, s per token."""
+    fitted_per_squared_token_s: float = 5.941e-09
+    """cost: fitted; s per token squared (sum over trajectories)."""
+    fitted_logprob_share: float = 0.25
+    """cost: fitted; log-prob's share of the step."""
+    weight_sync_s: float | None = 0.0
+    """Time the engines stand still for new weights, s; null computes it from weights and link."""
+
+    def __post_init__(self) -> None:
+        ranges.check_trainer(self)
+
+    @property
+    def gpus(self) -> int:
+        """Accelerators the trainer occupies."""
+        return self.tensor_parallel * self.pipeline_parallel * self.data_parallel
+
+
+@dataclass(frozen=True)
+class SimulationConfig:
+    """One simulation: the six groups and the run's own keys."""
+
+    hardware: HardwareConfig
+    model: ModelConfig
+    workload: WorkloadConfig
+    framework: FrameworkConfig
+    rollout: RolloutConfig
+    trainer: TrainerConfig
+    seed: int = 0
+    """Seeds every random stream."""
+    versions: int = 10
+    """Training steps to run."""
+    groups_per_batch: int = 16
+    """Groups one training step consumes (B)."""
+    group_size: int = 8
+    """Trajectories of one prompt (G)."""
+
+    def __post_init__(self) -> None:
+        ranges.check_simulation(self)
+
+
+GROUPS: dict[str, type[Any]] = {
+    "hardware": HardwareConfig,
+    "model": ModelConfig,
+    "workload": WorkloadConfig,
+    "framework": FrameworkConfig,
+    "rollout": RolloutConfig,
+    "trainer": TrainerConfig,
+}
+OUTPUT_KEYS = ("output_dir", "resume", "run", "fail_fast")
+"""What a run's result does not depend on, and so its identity neither."""
+RUN_KEYS = ("seed", "versions", "groups_per_batch", "group_size")
+TOP_KEYS = (*GROUPS, *RUN_KEYS, *OUTPUT_KEYS)

@@ -1,0 +1,98 @@
+"""Deadlines (ours): a strict bound, nothing dropped, and batches put together from whatever is ready.
+
+A group admitted at version a has the deadline a + eta: the last batch that may train it. Why the bound holds and why
+it never deadlocks is proved in docs/mechanisms.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from simrl.config.schema import ConfigError, at_least, more_than
+from simrl.model.control.admission import Admission
+from simrl.model.control.ledger import Group, Ledger
+from simrl.model.control.sampling import Sampling
+
+DEFAULT_QUOTA = {0: 1.0, 1: 1.5}
+LARGE_ETA_QUOTA = 3.0
+
+
+@dataclass(frozen=True)
+class Backlog(Admission):
+    """At most *quota* batches of unconsumed groups, whatever eta is, spread over the step by a window of running ones.
+
+    The window takes new groups in as others finish, so that few are preempted and few have long contexts to compute
+    again at an update; it is shut while a batch trains, since a group that waits for the publish gains a version.
+    """
+
+    eta: int
+    quota: float | None = None
+    """Batches, fractions allowed; null means 1 at eta=0, 1.5 at eta=1 and 3 above."""
+    running_batches: float | None = 1.25
+    """Batches of running groups at most; null sets no window."""
+    hold_while_training: bool = True
+    """Whether nothing is admitted between a batch and its publish."""
+    stop_at_last_step: bool = True
+    """Admit no group that no step is left to train: nothing is dropped, so their number is known."""
+
+    def __post_init__(self) -> None:
+        at_least("framework.admission.eta", self.eta, 0)
+        at_least("framework.admission.quota", self.quota, 1)
+        more_than("framework.admission.running_batches", self.running_batches, 0)
+        if self.batches > self.eta + 1:
+            raise ConfigError(
+                "framework.admission.quota",
+                self.batches,
+                f"more than eta + 1 batches cannot all be trained within {self.eta} versions; "
+                f"set it to {self.eta + 1} or less",
+            )
+
+    @property
+    def batches(self) -> float:
+        """The quota."""
+        return DEFAULT_QUOTA.get(self.eta, LARGE_ETA_QUOTA) if self.quota is None else self.quota
+
+    def room(self, ledger: Ledger) -> int:
+        """Return the places left; a batch in training holds its places until its weights are out."""
+        batch = ledger.groups_per_batch
+        in_training = ledger.taken - ledger.version * batch
+        if self.hold_while_training and in_training > 0:
+            return 0
+        room = int(self.batches * batch) - ledger.unconsumed - in_training
+        if self.running_batches is not None:
+            room = min(room, max(1, int(self.running_batches * batch)) - len(ledger.running))
+        if self.stop_at_last_step:
+            room = min(room, ledger.steps * batch - ledger.admitted)
+        return room
+
+    def supply(self, version: int, groups_per_batch: int) -> int:  # noqa: ARG002
+        """Return the quota in groups."""
+        return int(self.batches * groups_per_batch)
+
+
+@dataclass(frozen=True)
+class MostUrgent(Sampling):
+    """The batch is the most urgent ready groups, as soon as all others can still meet their deadlines."""
+
+    eta: int
+
+    def __post_init__(self) -> None:
+        at_least("framework.sampling.eta", self.eta, 0)
+
+    def pick(self, ledger: Ledger) -> list[Group]:
+        """Return the most urgent ready groups if, for every k, those left with k versions to go fit in k batches."""
+        if len(ledger.ready) < ledger.missing:
+            return []
+        batch = sorted(ledger.ready.values(), key=lambda group: group.admission_version)[: ledger.missing]
+        left = [0] * (self.eta + 1)  # by versions to go; nobody has more than eta
+        for groups in (ledger.running, ledger.ready):
+            for group in groups.values():
+                left[self.eta - ledger.age(group)] += 1
+        for group in batch:
+            left[self.eta - ledger.age(group)] -= 1
+        due = 0
+        for versions_to_go, groups_left in enumerate(left):
+            due += groups_left
+            if due > versions_to_go * ledger.groups_per_batch:
+                return []
+        return batch

@@ -1,0 +1,69 @@
+"""Where a run's costs come from, in words for its summary."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from simrl.model.cost.iteration import engine_costs, weakest
+
+if TYPE_CHECKING:
+    from simrl.config.schema import HardwareConfig, ModelConfig, RolloutConfig, TrainerConfig
+
+
+def provenance(
+    hardware: HardwareConfig, model: ModelConfig, rollout: RolloutConfig, trainer: TrainerConfig
+) -> dict[str, str]:
+    """Say of each part of the cost model how far it can be trusted, and why.
+
+    Args:
+        hardware: The accelerator.
+        model: Shape of the model.
+        rollout: The rollout engines.
+        trainer: The training side.
+
+    Returns:
+        One line ``standing: source`` each for decode, prefill, training, kv pool and weight sync.
+    """
+    costs = engine_costs(hardware, model, rollout)
+    source = " ".join(costs.source.split()) or ("rollout.costs" if rollout.costs is not None else "no source given")
+    return {
+        "decode": f"{costs.standing}: {source}",
+        "prefill": f"{costs.prefill_standing or costs.standing}: {source}",
+        "training": _training(hardware, trainer),
+        "kv pool": _kv_pool(hardware, rollout),
+        "weight sync": _weight_sync(hardware, trainer),
+    }
+
+
+def _training(hardware: HardwareConfig, trainer: TrainerConfig) -> str:
+    """Provenance of a training step's time."""
+    if trainer.cost == "fitted":
+        return (
+            f"derived: trainer.fitted_*, {trainer.fitted_per_token_s:g} s per token and"
+            f" {trainer.fitted_per_squared_token_s:g} s per token squared, whatever the hardware and model"
+        )
+    if trainer.mfu is not None:
+        return f"assumed: FLOP count at trainer.mfu={trainer.mfu:g} plus pipeline bubble"
+    standing = weakest("derived", hardware.standing.get("training_efficiency", "assumed"))
+    return (
+        f"{standing}: FLOP count at {hardware.name}'s training_efficiency {hardware.training_efficiency:g}"
+        " plus pipeline bubble"
+    )
+
+
+def _kv_pool(hardware: HardwareConfig, rollout: RolloutConfig) -> str:
+    """Provenance of the KV pool's size."""
+    if rollout.kv_blocks is not None:
+        return f"assumed: rollout.kv_blocks={rollout.kv_blocks}"
+    standing = weakest("derived", hardware.standing.get("reserved_bytes", "assumed"))
+    return (
+        f"{standing}: {rollout.gpu_memory_utilization:g} of {hardware.name}'s {hardware.memory_bytes / 1e9:.1f} GB less"
+        f" weights and {hardware.reserved_bytes / 1e9:.2f} GB reserved"
+    )
+
+
+def _weight_sync(hardware: HardwareConfig, trainer: TrainerConfig) -> str:
+    """Provenance of the weight sync's time."""
+    if trainer.weight_sync_s is not None:
+        return f"assumed: trainer.weight_sync_s={trainer.weight_sync_s:g}"
+    return f"derived: all weights over one link of {hardware.link_bytes_per_s / 1e9:g} GB/s"

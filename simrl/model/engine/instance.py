@@ -1,0 +1,72 @@
+"""One rollout instance as a SimPy process around an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any
+
+import numpy as np
+from simpy import Environment, Event, Interrupt
+
+from simrl.model.clock import COMPLETION, Alarm, now_ns
+from simrl.model.engine.vllm.engine import Engine, Finished
+
+
+class Instance:
+    """Lets its engine run ahead to the next completion, sleeps until then and delivers it.
+
+    Args:
+        env: the simulation.
+        index: its number; earlier instances deliver first at one instant.
+        engine: the engine.
+        deliver: called with the instance and each finished request.
+    """
+
+    def __init__(self, env: Environment, index: int, engine: Engine, deliver: Callable[[Instance, Finished], None]):
+        self.env = env
+        self.index = index
+        self.engine = engine
+        self._deliver = deliver
+        self._interrupted = False
+        self._drained: Event | None = None
+        self.process = env.process(self._run())
+
+    def _run(self) -> Generator[Event, Any, None]:
+        while True:
+            for finished in self.engine.collect():
+                self._deliver(self, finished)
+            if self._drained is not None and self.engine.running == 0:
+                self._drained.succeed()
+                self._drained = None
+            due_ns = self.engine.run_ahead()
+            pause = Event(self.env) if due_ns is None else Alarm(self.env, due_ns - now_ns(self.env), self._priority)
+            try:
+                yield pause
+            except Interrupt:
+                self._interrupted = False
+
+    @property
+    def _priority(self) -> int:
+        return COMPLETION + self.index
+
+    def reach(self) -> Engine:
+        """Bring the engine to the present so that it can be acted on; its plan is made anew afterwards."""
+        self.engine.catch_up(now_ns(self.env))
+        if self.env.active_process is not self.process and not self._interrupted:
+            self._interrupted = True
+            self.process.interrupt()
+        return self.engine
+
+    def look(self) -> np.void:
+        """Return the engine's ENGINE record as it stands now; nothing is disturbed."""
+        return self.engine.look(now_ns(self.env))
+
+    def drain(self) -> Event:
+        """Stop admission; return an event for when no request is running."""
+        self.reach().pause_admission(True)
+        drained = Event(self.env)
+        if self.engine.running == 0:
+            drained.succeed()
+        else:
+            self._drained = drained
+        return drained

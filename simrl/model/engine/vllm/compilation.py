@@ -1,0 +1,108 @@
+"""Compile the engine before it is needed: the first time in processes beside this one, which does other things."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from numba import boolean, int64, typeof
+
+from simrl.config.schema import EngineCosts
+from simrl.model.engine.vllm import scheduler, stretch
+from simrl.model.engine.vllm.compiled import CACHE_FOLDER
+from simrl.model.engine.vllm.engine import Engine, EngineOptions, build_state
+
+PARTS = ("stretch", "iteration")
+"""Of about the same length. What one needs late, the other has put into the cache by then; if not, it is compiled twice
+and the same."""
+LONG_S = 2.0
+"""What takes longer is told."""
+WHOLE = Path(CACHE_FOLDER) / "whole"
+"""Stands in the cache when all of the engine is there."""
+
+
+def calls_of(part: str) -> list[tuple[Any, tuple[Any, ...]]]:
+    """Return the functions of one of :data:`PARTS` and the types they are called with."""
+    state: Any = typeof(build_state(EngineOptions(blocks=64)))  # type: ignore[no-untyped-call]
+    if part == "stretch":
+        return [
+            (stretch.decode_stretch, (state, int64)),
+            (stretch.save, (state, state)),
+            (scheduler.submit, (state, *[int64] * 6)),
+            (stretch.save_and_advance, (state, state, boolean)),
+        ]
+    return [
+        (stretch.begin_iteration, (state,)),
+        (stretch.end_iteration, (state,)),
+        (scheduler.abort, (state, int64)),
+        (scheduler.resubmit_all, (state,)),
+        (scheduler.reset_running, (state,)),
+        (stretch.pass_time, (state, int64)),
+    ]
+
+
+@contextmanager
+def compiling_ahead() -> Iterator[Sequence[subprocess.Popen[bytes]]]:
+    """Compile the parts in processes beside this one while the block runs; hand what is given to compile_engine().
+
+    Nothing starts if the cache is whole; what still runs at the block's end is stopped.
+    """
+    parts = [] if WHOLE.exists() else [_compiler(name) for name in PARTS]
+    try:
+        yield parts
+    finally:
+        for part in parts:
+            part.kill()
+            part.wait()
+
+
+def _compiler(part: str) -> subprocess.Popen[bytes]:
+    quiet = subprocess.DEVNULL
+    return subprocess.Popen([sys.executable, "-m", __name__, part], stdin=quiet, stdout=quiet, stderr=quiet)  # noqa: S603 - ours
+
+
+def compile_engine(say: Callable[[str], object] | None = None, ahead: Sequence[subprocess.Popen[bytes]] = ()) -> float:
+    """Compile the engine, or load it from the cache, by running a tiny case; return the seconds it took.
+
+    Args:
+        say: called with one line if it takes more than two seconds.
+        ahead: the processes of :func:`compiling_ahead`.
+    """
+    started = time.monotonic()
+    doing = (
+        "loading the rollout engine ..." if WHOLE.exists() else "compiling the rollout engine (once; it is cached) ..."
+    )
+    timer = threading.Timer(LONG_S, say or (lambda _: None), [doing])
+    timer.daemon = True
+    timer.start()
+    for part in ahead:
+        part.wait()
+    for caching in (False, True):
+        options = EngineOptions(blocks=64, prefix_caching=caching, max_model_len=512, sample_every_ns=1_000_000)
+        engine = Engine(options, EngineCosts(1e-3, 0, 0, 0, 0, 0))
+        engine.submit(0, 20, 3, 0, 20)
+        engine.run_ahead()
+        engine.catch_up(1_500_000)
+        engine.submit(1, 20, 30, 0, 20)
+        due_ns = engine.run_ahead()
+        list(engine.collect())
+        engine.catch_up(due_ns or 0)
+        engine.abort_and_resubmit_all()
+        engine.drop_kv_in_place()
+        engine.set_version(1, 0)
+        engine.abort(1)
+    timer.cancel()
+    with suppress(OSError):  # a cache that was cleared meanwhile
+        WHOLE.touch()
+    return time.monotonic() - started
+
+
+if __name__ == "__main__":
+    for function, types in calls_of(sys.argv[1]):
+        function.compile(types)

@@ -1,0 +1,67 @@
+"""Checks that need more than one config group: refuse what cannot run before it runs, with the numbers."""
+
+from __future__ import annotations
+
+from simrl.config.schema import ConfigError, SimulationConfig
+from simrl.model.control.admission import check_supply
+from simrl.model.control.rules import compose_rules
+from simrl.model.cost.memory import kv_blocks
+from simrl.model.workload import Workload
+
+MOST_BLOCKS = (1 << 31) - 1
+"""KV blocks of an instance: vLLM numbers them in 32 bits."""
+
+
+def check_gpus(config: SimulationConfig) -> None:
+    """Raise ConfigError if rollout and trainer need more accelerators than the hardware has."""
+    rollout = config.rollout.instances * config.rollout.tensor_parallel
+    training = config.trainer.gpus
+    if rollout + training > config.hardware.gpus:
+        raise ConfigError(
+            "hardware.gpus",
+            config.hardware.gpus,
+            f"too few: rollout takes {rollout} (rollout.instances={config.rollout.instances} x "
+            f"rollout.tensor_parallel={config.rollout.tensor_parallel}) and training {training} "
+            f"(trainer.tensor_parallel={config.trainer.tensor_parallel} x "
+            f"pipeline_parallel={config.trainer.pipeline_parallel} x data_parallel={config.trainer.data_parallel}); "
+            f"lower these or set hardware.gpus={rollout + training}",
+        )
+
+
+def check_model_len(config: SimulationConfig, workload: Workload) -> int:
+    """Return the longest trajectory an engine must take.
+
+    Raises:
+        ConfigError: if one trajectory is longer than max_model_len or than the KV pool: vLLM would refuse to start,
+            since such a request could only preempt itself for ever.
+    """
+    limit = config.rollout.max_model_len
+    if limit is not None and workload.longest_tokens > limit:
+        raise ConfigError(
+            "rollout.max_model_len",
+            limit,
+            f"the workload's longest trajectory has {workload.longest_tokens} tokens; raise it, or shorten the load",
+        )
+    longest = limit or workload.longest_tokens
+    blocks = kv_blocks(config.hardware, config.model, config.rollout)
+    if blocks > MOST_BLOCKS:
+        raise ConfigError("rollout.kv_blocks", f"{blocks:.3g}", f"must be {MOST_BLOCKS} or less; lower the memory")
+    size = config.rollout.block_size
+    needed = -(-longest // size)
+    if needed > blocks - 1:
+        origin = "set" if config.rollout.kv_blocks else "computed from hardware and model"
+        raise ConfigError(
+            "rollout.kv_blocks",
+            blocks,
+            f"({origin}) gives {blocks - 1} usable blocks of {size} tokens, but one trajectory of {longest} tokens "
+            f"needs {needed}; raise rollout.kv_blocks, rollout.tensor_parallel or "
+            "rollout.gpu_memory_utilization, or shorten the load",
+        )
+    return longest
+
+
+def check(config: SimulationConfig, workload: Workload) -> None:
+    """Raise ConfigError for a combination that cannot run."""
+    check_gpus(config)
+    check_model_len(config, workload)
+    check_supply(compose_rules(config.framework).admission, config.versions, config.groups_per_batch)

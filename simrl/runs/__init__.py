@@ -1,0 +1,1 @@
+"""One run on disk: identity, lock, limits, tables and status."""

@@ -1,0 +1,342 @@
+"""A run's files: typed Parquet with units in the schema, written aside and renamed when whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from simrl.config.compose import choices, plain
+from simrl.config.schema import SimulationConfig
+from simrl.model.clock import NS_PER_S
+from simrl.model.metrics import UNITS, summarise, trained_levels
+from simrl.model.records import FATES, NONE, TRAINED, Batch, Records
+from simrl.version import VERSION
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+STATUS = "status.json"
+TABLES = SUMMARY, BATCHES, TRAJECTORIES, TIMELINE, INSTANCES, SEGMENTS = (
+    "summary.parquet",
+    "batches.parquet",
+    "trajectories.parquet",
+    "timeline.parquet",
+    "instances.parquet",
+    "segments.parquet",
+)
+MAGIC = b"PAR1"
+"""What a Parquet file begins and ends with."""
+BATCH_UNITS = {
+    "version": "versions",
+    "start_s": "s",
+    "train_s": "s",
+    "staleness": "versions",
+    "trajectories": "trajectories whose oldest token has this staleness",
+    "tokens": "tokens",
+    "wait_s": "s the trainer waited for the batch",
+    "logprob_s": "s",
+    "update_s": "s",
+    "publish_s": "s until the engines ran on",
+}
+TRAJECTORY_UNITS = {
+    "group": "",
+    "fate": "trained | dropped_l2 | dropped_l3 | unfinished",
+    "prompt_tokens": "tokens",
+    "response_tokens": "tokens when finished",
+    "generated_tokens": "tokens",
+    "admission_version": "versions",
+    "first_token_version": "versions",
+    "last_token_version": "versions",
+    "consumed_version": "versions",
+    "staleness": "versions, of the oldest token",
+    "preemptions": "preemptions",
+    "reprefill_tokens": "tokens",
+    "instance": "",
+    "submit_s": "s",
+    "first_token_s": "s",
+    "finish_s": "s",
+}
+TIMELINE_UNITS = {
+    "time_s": "s",
+    "instance": "",
+    "in_flight": "requests",
+    "running": "requests",
+    "waiting": "requests",
+    "kv_blocks_used": "blocks",
+    "kv_blocks": "blocks",
+    "trainer_phase": "wait | logprob | update | publish",
+}
+INSTANCE_UNITS = {
+    "instance": "",
+    "prefill_s": "s of iterations with prefill, their first-time share",
+    "decode_s": "s of pure decode iterations",
+    "reprefill_s": "s of iterations with prefill, the share of tokens whose KV was lost",
+    "paused_s": "s held for training or new weights, or drained",
+    "idle_s": "s without work",
+    "busy_s": "s, prefill + decode + re-prefill",
+    "beyond_end_s": "s the iteration under way at the end lasts beyond it",
+    "iterations": "engine iterations",
+    "preemptions": "preemptions",
+    "prefill_tokens": "tokens computed for the first time",
+    "reprefill_tokens": "tokens computed again",
+    "decode_tokens": "tokens",
+}
+SEGMENT_UNITS = {"trajectory": "row of trajectories.parquet", "version": "rollout version", "tokens": "tokens"}
+
+
+def table(columns: dict[str, Any], units: dict[str, str]) -> pa.Table:
+    """Return an Arrow table whose fields carry their unit; masked arrays become nulls."""
+    import pyarrow as pa  # noqa: PLC0415 - only a process that writes results loads it
+
+    arrays, fields = [], []
+    for name, values in columns.items():
+        if isinstance(values, np.ma.MaskedArray):
+            array = pa.array(values.data, mask=np.ma.getmaskarray(values))
+        else:
+            array = pa.array(values)
+        arrays.append(array)
+        fields.append(pa.field(name, array.type, metadata={"unit": units.get(name, "")}))
+    return pa.table(arrays, schema=pa.schema(fields, metadata={"simrl": VERSION}))
+
+
+def _seconds(nanoseconds: np.ndarray) -> np.ma.MaskedArray:
+    return np.ma.masked_array(nanoseconds / NS_PER_S, nanoseconds == NONE)
+
+
+def batches_table(records: Records) -> pa.Table:
+    """Return one row per training batch and staleness level."""
+    levels = trained_levels(records)
+    batch = [records.batches[version] for version in levels["version"]]
+
+    def span(start: str, end: str) -> np.ndarray:
+        return np.array([getattr(b, end) - getattr(b, start) for b in batch]) / NS_PER_S
+
+    columns = {
+        "version": levels["version"],
+        "start_s": np.array([b.start_ns for b in batch]) / NS_PER_S,
+        "train_s": span("start_ns", "end_ns"),
+        "staleness": levels["staleness"],
+        "trajectories": levels["trajectories"],
+        "tokens": levels["tokens"],
+        "wait_s": span("wait_ns", "start_ns"),
+        "logprob_s": span("start_ns", "update_ns"),
+        "update_s": span("update_ns", "end_ns"),
+        "publish_s": span("end_ns", "publish_ns"),
+    }
+    return table(columns, BATCH_UNITS)
+
+
+def trajectories_table(records: Records) -> pa.Table:
+    """Return one row per submitted trajectory."""
+    rows = records.trajectories
+    last = np.full(len(rows), NONE)
+    last[records.segments["trajectory"]] = records.segments["version"]  # in order: the last one stays
+
+    def known(values: np.ndarray) -> np.ma.MaskedArray:
+        return np.ma.masked_array(values, values == NONE)
+
+    consumed = known(rows["consumed_version"])
+    columns = {
+        **{name: rows[name] for name in ("group",)},
+        "fate": np.array(FATES)[rows["fate"]],
+        **{name: rows[name] for name in ("prompt_tokens", "response_tokens", "generated_tokens", "admission_version")},
+        "first_token_version": known(rows["first_token_version"]),
+        "last_token_version": known(last),
+        "consumed_version": consumed,
+        "staleness": np.ma.masked_array(
+            rows["consumed_version"] - rows["first_token_version"], rows["fate"] != TRAINED
+        ),
+        **{name: rows[name] for name in ("preemptions", "reprefill_tokens")},
+        "instance": known(rows["instance"]),
+        "submit_s": _seconds(rows["submit_ns"]),
+        "first_token_s": _seconds(rows["first_token_ns"]),
+        "finish_s": _seconds(rows["finish_ns"]),
+    }
+    return table(columns, TRAJECTORY_UNITS)
+
+
+def trainer_phases(batches: list[Batch], times_ns: np.ndarray) -> np.ndarray:
+    """Return what the trainer was doing at each time."""
+    edges, phases = [], []
+    for batch in batches:
+        edges += [batch.wait_ns, batch.start_ns, batch.update_ns, batch.end_ns]
+        phases += ["wait", "logprob", "update", "publish"]
+    return np.array(phases)[np.searchsorted(edges, times_ns, side="right") - 1]
+
+
+def timeline_table(records: Records) -> pa.Table:
+    """Return the samples of all instances, by instance and time."""
+    rows = np.concatenate(records.timelines)
+    rows_of = [len(timeline) for timeline in records.timelines]
+    columns = {
+        "time_s": rows["time_ns"] / NS_PER_S,
+        "instance": np.repeat(np.arange(len(rows_of)), rows_of),
+        "in_flight": rows["running"] + rows["waiting"],
+        "running": rows["running"],
+        "waiting": rows["waiting"],
+        "kv_blocks_used": rows["used_blocks"],
+        "kv_blocks": np.full(len(rows), records.kv_blocks),
+        "trainer_phase": trainer_phases(records.batches, rows["time_ns"]),
+    }
+    return table(columns, TIMELINE_UNITS)
+
+
+def instances_table(records: Records) -> pa.Table:
+    """Return one row per instance.
+
+    prefill_s + decode_s + reprefill_s + paused_s + idle_s = duration of the run + beyond_end_s.
+    """
+    totals = records.instances
+
+    def seconds(spans_ns: list[int]) -> np.ndarray:
+        return np.array(spans_ns) / NS_PER_S
+
+    columns = {
+        "instance": np.arange(len(totals)),
+        "prefill_s": seconds([instance.prefill_ns for instance in totals]),
+        "decode_s": seconds([instance.decode_ns for instance in totals]),
+        "reprefill_s": seconds([instance.reprefill_ns for instance in totals]),
+        "paused_s": seconds([instance.paused_ns for instance in totals]),
+        "idle_s": seconds([instance.idle_ns(records.duration_ns) for instance in totals]),
+        "busy_s": seconds([instance.busy_ns for instance in totals]),
+        "beyond_end_s": seconds([instance.beyond_end_ns for instance in totals]),
+    }
+    for name in ("iterations", "preemptions", "prefill_tokens", "reprefill_tokens", "decode_tokens"):
+        columns[name] = np.array([getattr(instance, name) for instance in totals])
+    return table(columns, INSTANCE_UNITS)
+
+
+def flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the leaves of nested configuration values under dotted keys; lists as JSON text."""
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", json.dumps(value) if isinstance(value, list) else value
+
+
+def summary_row(config: SimulationConfig, records: Records, run_id: str) -> dict[str, Any]:
+    """Return the metrics, the group choices and every configuration key under its dotted name."""
+    row = summarise(config, records, run_id)
+    for group, choice in choices(config).items():
+        row.setdefault(group, choice)
+    row["upstream_knob"] = config.framework.upstream_knob
+    content = plain(config)
+    content["hardware"].pop("measured")
+    content["hardware"].pop("standing")
+    for key in list(content):
+        if not isinstance(content[key], dict):
+            row.setdefault(key, content.pop(key))
+    row.update((key, value) for key, value in flat(content) if not key.endswith((".name", ".source")))
+    return {key: value for key, value in row.items() if value is not None or key in UNITS}
+
+
+def summary_column(name: str, value: Any) -> Any:
+    """Return a one-row column; a metric that does not exist keeps its type."""
+    if value is not None:
+        return [value]
+    whole = name in ("warmup", "strict_bound")
+    return np.ma.masked_array(np.zeros(1, np.int64 if whole else np.float64), [True])
+
+
+@contextmanager
+def whole_folder(target: Path) -> Iterator[Path]:
+    """Give a folder beside *target* to write to; it becomes *target* when whole and leaves no trace otherwise.
+
+    The run's lock must be held: nobody else may replace *target* meanwhile.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    aside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    aside.chmod(0o755)  # mkdtemp's 0700 would lock out the others on a shared file system
+    try:
+        yield aside
+        if target.exists():
+            replaced = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
+            target.replace(replaced)
+            aside.replace(target)
+            shutil.rmtree(replaced, ignore_errors=True)
+        else:
+            aside.replace(target)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+@contextmanager
+def whole_file(target: Path) -> Iterator[Path]:
+    """Give a file beside *target* to write to; it becomes *target* when whole and leaves no trace otherwise."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    aside = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        yield aside
+        aside.replace(target)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def write_parquet(content: pa.Table, path: Path) -> None:
+    """Write a table; the same rows give the same bytes."""
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    pq.write_table(content, path, compression="zstd")
+
+
+def write_records(folder: Path, config: SimulationConfig, records: Records, run_id: str) -> dict[str, Any]:
+    """Write a run's Parquet files into *folder*; return its summary row."""
+    row = summary_row(config, records, run_id)
+    write_parquet(table({name: summary_column(name, value) for name, value in row.items()}, UNITS), folder / SUMMARY)
+    write_parquet(batches_table(records), folder / BATCHES)
+    write_parquet(trajectories_table(records), folder / TRAJECTORIES)
+    write_parquet(timeline_table(records), folder / TIMELINE)
+    write_parquet(instances_table(records), folder / INSTANCES)
+    segments = records.segments
+    columns = {name: segments[name] for name in SEGMENT_UNITS}
+    write_parquet(table(columns, SEGMENT_UNITS), folder / SEGMENTS)
+    return row
+
+
+def write_status(folder: Path, **content: Any) -> None:
+    """Write status.json."""
+    (folder / STATUS).write_text(json.dumps({"simrl": VERSION, **content}, indent=2) + "\n")
+
+
+def read_status(folder: Path) -> dict[str, Any] | None:
+    """Return a run's status, or None if the folder holds no whole run (missing or damaged)."""
+    try:
+        status = json.loads((folder / STATUS).read_text())
+    except (OSError, ValueError):
+        return None
+    if not isinstance(status, dict) or "state" not in status:
+        return None
+    return None if status["state"] == "ok" and not all(_is_parquet(folder / name) for name in TABLES) else status
+
+
+def _is_parquet(file: Path) -> bool:
+    """Return whether a file begins and ends as Parquet does: one that was cut short or overwritten does not."""
+    try:
+        with file.open("rb") as stream:
+            head = stream.read(len(MAGIC))
+            stream.seek(-len(MAGIC), os.SEEK_END)
+            return head == stream.read() == MAGIC
+    except OSError:  # missing, or too short
+        return False
+
+
+def is_ok(folder: Path) -> bool:
+    """Return whether a run's whole result is there."""
+    status = read_status(folder)
+    return status is not None and status["state"] == "ok"
+
+
+def read_summary(folder: Path) -> dict[str, Any]:
+    """Return a run's summary row."""
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    return pq.read_table(folder / SUMMARY).to_pylist()[0]  # type: ignore[no-any-return]

@@ -1,0 +1,88 @@
+"""What people at the terminal are told, and how far a long job is: a line rewritten, or one every few seconds."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from typing import TextIO
+
+TERMINAL_EVERY_S, ELSEWHERE_EVERY_S = 0.2, 5.0
+
+
+def say(line: str) -> None:
+    """Tell the person at the terminal; results go to stdout, this does not."""
+    print(f"simrl: {line}", file=sys.stderr, flush=True)
+
+
+def tell(text: str) -> None:
+    """Print an answer to stdout; a reader who has seen enough (``| head``) is no error."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        close_stdout()
+
+
+def close_stdout() -> None:
+    """Let what is still printed go nowhere: nobody reads it any more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def clock_text(seconds: float) -> str:
+    """Return a duration as people read it: 8 s, 3 min 20 s, 2 h 5 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+class Progress:
+    """Counts finished pieces of work and tells, to *stream*, how many are left and for how long."""
+
+    def __init__(self, what: str, total: int, stream: TextIO | None = None):
+        """Start the clock.
+
+        Args:
+            what: what is counted, in the plural.
+            total: how many there are.
+            stream: where to write; stderr if none.
+        """
+        self.what = what
+        self.total = total
+        self.done = 0
+        self.failed = 0
+        self.stream = sys.stderr if stream is None else stream
+        self.terminal = self.stream.isatty()
+        self.started_s = time.monotonic()
+        self.told_s = self.started_s
+
+    def step(self, *, failed: bool = False) -> None:
+        """Count one finished piece and tell, if it is time."""
+        self.done += 1
+        self.failed += failed
+        now_s = time.monotonic()
+        if now_s - self.told_s >= (TERMINAL_EVERY_S if self.terminal else ELSEWHERE_EVERY_S):
+            self.told_s = now_s
+            self._write(self.line(now_s))
+
+    def line(self, now_s: float) -> str:
+        """Return the state in words; the estimate takes what is left to be like what is done."""
+        elapsed_s = now_s - self.started_s
+        left_s = elapsed_s / self.done * (self.total - self.done) if self.done else 0.0
+        failed = f", {self.failed} failed" if self.failed else ""
+        return f"simrl: {self.done} of {self.total} {self.what}{failed}, about {clock_text(left_s)} left"
+
+    def end(self, remark: str = "") -> None:
+        """Say how it ended."""
+        failed = f", {self.failed} failed" if self.failed else ""
+        took = clock_text(time.monotonic() - self.started_s)
+        self._write(f"simrl: {self.done} of {self.total} {self.what}{failed} in {took}{remark}")
+        if self.terminal:
+            self.stream.write("\n")
+        self.stream.flush()
+
+    def _write(self, line: str) -> None:
+        self.stream.write(f"\r\033[K{line}" if self.terminal else f"{line}\n")
+        self.stream.flush()

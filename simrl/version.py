@@ -1,0 +1,3 @@
+"""The version of SimRL."""
+
+VERSION = "0.1.0"

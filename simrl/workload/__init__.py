@@ -1,6 +1,0 @@
-"""The load: laws and trace files that give prompt and response lengths group by group."""
-
-from simrl.workload.build import build_workload
-from simrl.workload.lengths import Workload
-
-__all__ = ["Workload", "build_workload"]
