@@ -10,12 +10,12 @@ from typing import TextIO
 TERMINAL_EVERY_S, ELSEWHERE_EVERY_S = 0.2, 5.0
 
 
-def say(line: str) -> None:
+def report(line: str) -> None:
     """Tell the person at the terminal; results go to stdout, this does not."""
     print(f"simrl: {line}", file=sys.stderr, flush=True)
 
 
-def tell(text: str) -> None:
+def print_answer(text: str) -> None:
     """Print an answer to stdout; a reader who has seen enough (``| head``) is no error."""
     try:
         print(text, flush=True)

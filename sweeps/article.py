@@ -20,7 +20,7 @@ from typing import Any
 
 from simrl.cli.exit_code import FAILED, ended
 from simrl.sweep.request import KEYS, Request, carry_out, parse
-from simrl.terminal import say
+from simrl.terminal import report
 
 GRID = Path(__file__).parent / "article.yaml"
 MOST_NAME = 80
@@ -59,7 +59,7 @@ def reproduce(request: Request) -> int:
         return FAILED
     folder = request.output_dir / "sweeps" / folder_name(request.settings)
     if request.settings:
-        say(f"with settings given this is not the article: tables and report go to {folder}/")
+        report(f"with settings given this is not the article: tables and report go to {folder}/")
     new = any(not outcome.cached for outcome in carried.outcomes)
     with drawing(request.workers or cores(), folder, ahead=new) as pool:
         tables = article_tables(carried.points, carried.outcomes, folder, request.output_dir / "runs")

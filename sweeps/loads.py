@@ -1,4 +1,4 @@
-"""The sweep's rows by load: what one seed's runs say, configuration by configuration."""
+"""The sweep's rows by load: what one seed's runs report, configuration by configuration."""
 
 from __future__ import annotations
 

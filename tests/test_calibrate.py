@@ -18,8 +18,8 @@ from yaml import safe_dump
 
 import simrl.calibration.model
 from simrl.calibration.fit import Fit, not_identified
+from simrl.calibration.fit_report import fit_report
 from simrl.calibration.model import COSTS, Model, measure
-from simrl.calibration.report import report
 from simrl.calibration.spec import Parameter, Spec, read_spec
 from simrl.calibration.targets import STEP_COLUMNS, Target
 from simrl.cli import commands
@@ -176,7 +176,7 @@ def test_errors_of_waste_are_differences_and_of_the_rest_relative() -> None:
     kinds = {"waste": 0.25, "effective_throughput": 100.0}
     targets = tuple(Target(kind, (), kind, kind, value, fitted=True) for kind, value in kinds.items())
     spec = Spec("spec", (Parameter("a", 0, 0, 1),), targets, 1, 1)
-    text = report(Fit(spec, np.array([0.5]), np.array([0.25, 100.0]), np.array([0.30, 90.0]), np.ones((2, 1))))
+    text = fit_report(Fit(spec, np.array([0.5]), np.array([0.25, 100.0]), np.array([0.30, 90.0]), np.ones((2, 1))))
     assert "| waste | 1 | fitted | 0.000 | 0.050 |" in text
     assert "| effective_throughput | 1 | fitted | 0.00% | 10.00% |" in text
     assert "held out |" not in text
@@ -239,7 +239,7 @@ def text_of(text: str, name: str = "spec.yaml") -> Callable[[Path], None]:
 
 BAD: dict[str, tuple[dict[str, Any], Callable[[Path], None] | None, str]] = {
     "no such file": ({}, no_file, "spec.yaml: cannot be read"),
-    "no YAML": ({}, text_of("a: [1"), "is no YAML"),
+    "no YAML": ({}, text_of("a: [1"), "is not valid YAML"),
     "no mapping": ({}, text_of("- 1"), "must be a mapping"),
     "unknown key": ({"sedes": 3}, None, "sedes=3: no such key"),
     "no parameters": ({"parameters": {}}, None, "parameters={}: must be a mapping"),
@@ -271,7 +271,7 @@ BAD: dict[str, tuple[dict[str, Any], Callable[[Path], None] | None, str]] = {
 def test_a_bad_specification_gets_one_line_and_writes_nothing(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Exit code 2, one line on stderr that names key, value and mend, nothing simulated and nothing written."""
+    """Exit code 2, one line on stderr that names key, value and hint, nothing simulated and nothing written."""
     changed, spoil, expected = BAD[name]
     (tmp_path / "run.csv").write_text("".join(f"{line}\n" for line in ("step_s", 5, 6, 7, 8)))
     path = write_spec(tmp_path, **changed)

@@ -113,16 +113,16 @@ def test_bad_input_gives_one_line_and_exit_code_2_and_writes_nothing(
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (("output_dir=null",), "output_dir=None: is no folder's name"),
-        (("output_dir=",), "output_dir=: is no folder's name"),
-        (("output_dir=123",), "output_dir=123: is no folder's name"),
-        (("output_dir=[a,b]",), "output_dir=['a', 'b']: is no folder's name"),
+        (("output_dir=null",), "output_dir=None: is not a folder's name"),
+        (("output_dir=",), "output_dir=: is not a folder's name"),
+        (("output_dir=123",), "output_dir=123: is not a folder's name"),
+        (("output_dir=[a,b]",), "output_dir=['a', 'b']: is not a folder's name"),
         (("output_dir=afile",), "output_dir=afile: is a file; name a folder"),
         (("output_dir=afile/in/it",), "output_dir=afile/in/it: afile is a file; name a folder"),
         (("-m", "output_dir=good,afile"), "output_dir=afile: is a file"),
-        (("-m", "hydra.sweep.dir="), "hydra.sweep.dir=: is no folder's name"),
+        (("-m", "hydra.sweep.dir="), "hydra.sweep.dir=: is not a folder's name"),
         (("-m", "hydra.sweep.dir=afile"), "hydra.sweep.dir=afile: is a file"),
-        (("sweep", "ok.yaml", "output_dir="), "output_dir=None: is no folder's name"),
+        (("sweep", "ok.yaml", "output_dir="), "output_dir=None: is not a folder's name"),
         (("sweep", "ok.yaml", "output_dir=afile"), "output_dir=afile: is a file"),
         (("plan", "seed=0", "output_dir=afile"), "output_dir=afile: is a file"),
         (("collect", "outputs", "--output", "afile"), "--output=afile: is a file"),
@@ -217,7 +217,7 @@ ODD = [
     (("framework.name='a\nb'",), "framework.name=a b: names a run's folder"),
     (("framework.name=../../x",), "framework.name=../../x: names a run's folder"),
     (("--config-dir", "nope"), "--config-dir={cwd}/nope: no such folder"),
-    (("--config-dir", "mine", "rollout=broken"), "file={cwd}/mine/rollout/broken.yaml: is no YAML: line 2, "),
+    (("--config-dir", "mine", "rollout=broken"), "file={cwd}/mine/rollout/broken.yaml: is not valid YAML: line 2, "),
     (("--config-dir", "mine", "rollout=half"), "rollout.costs.decode_floor_s=???: needs a value"),
     (("--config-dir", "mine", "rollout=bare"), "rollout={'name': 'bare'}: has no schema"),
     (("seed=0,1", "--config-dir", "mine", "-m", "rollout=bare"), "rollout={'name': 'bare'}: has no schema"),
@@ -244,7 +244,7 @@ def test_an_odd_override_is_one_line(
     arguments: tuple[str, ...],
     line: str,
 ) -> None:
-    """What only a stranger would write: one line that names key, value and mend, exit code 2, and nothing written."""
+    """What only a stranger would write: one line that names key, value and hint, exit code 2, and nothing written."""
     monkeypatch.chdir(tmp_path)
     options = tmp_path / "mine" / "rollout"
     options.mkdir(parents=True)

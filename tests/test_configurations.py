@@ -80,16 +80,16 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("overrides", "names", "mend"), BAD, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(("overrides", "names", "hint"), BAD, ids=lambda value: str(value)[:40])
 def test_bad_input_is_one_line_that_names_key_value_and_mend(
-    overrides: tuple[str, ...], names: str, mend: str, configure: Callable[..., SimulationConfig]
+    overrides: tuple[str, ...], names: str, hint: str, configure: Callable[..., SimulationConfig]
 ) -> None:
     """What cannot run is refused before the run, in one line with the key, the value and what to do."""
     with pytest.raises(ConfigError) as refused:
         prepare(configure(*overrides))
     message = str(refused.value)
     assert message.startswith(names)
-    assert mend in message
+    assert hint in message
     assert "\n" not in message
 
 
@@ -139,7 +139,7 @@ def test_a_wider_filter_widens_the_promised_bound(
 
 
 def test_one_eta_at_both_ends(configure: Callable[..., SimulationConfig]) -> None:
-    """Deadlines and reservations have one eta: another at one end is refused, with the key and the mend."""
+    """Deadlines and reservations have one eta: another at one end is refused, with the key and the hint."""
     for framework in ("deadline", "psrl"):
         with pytest.raises(ConfigError, match=r"framework\.sampling\.eta=1: must be framework\.eta"):
             prepare(configure(f"framework={framework}", "framework.sampling.eta=1"))
@@ -149,4 +149,4 @@ def test_an_error_comes_back_from_a_worker() -> None:
     """A ConfigError survives the way between processes: one that does not looks like a worker that died."""
     error = ConfigError("framework.eta", -1, "must be 0 or more")
     back = pickle.loads(pickle.dumps(error))  # noqa: S301 - ours
-    assert (str(back), back.key, back.value, back.mend) == (str(error), error.key, error.value, error.mend)
+    assert (str(back), back.key, back.value, back.hint) == (str(error), error.key, error.value, error.hint)

@@ -12,7 +12,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from simrl.config.schema import (
-    STANDINGS,
+    PROVENANCES,
     ConfigError,
     EngineCosts,
     HardwareConfig,
@@ -110,9 +110,9 @@ def test_every_value_has_a_source_beside_it(group):
 
 @pytest.mark.parametrize("name", HARDWARE)
 def test_every_efficiency_states_how_far_it_can_be_trusted(name):
-    """A hardware file gives the standing of each efficiency and of the reserved memory."""
+    """A hardware file gives the provenance of each efficiency and of the reserved memory."""
     efficiencies = {key for key in HardwareConfig.__dataclass_fields__ if key.endswith("_efficiency")}
-    assert set(hardware(name).standing) == efficiencies | {"reserved_bytes"}
+    assert set(hardware(name).provenance) == efficiencies | {"reserved_bytes"}
 
 
 # --- memory
@@ -181,7 +181,7 @@ def test_ranks_beyond_the_kv_heads_add_no_split():
 @pytest.mark.parametrize("model_name", PUBLIC_TOTALS)
 @pytest.mark.parametrize("hardware_name", HARDWARE)
 def test_every_pair_has_a_pool_or_says_why_not(hardware_name, model_name):
-    """A model either gets a pool on a card, or a refusal that names memory, weights and a mend that works."""
+    """A model either gets a pool on a card, or a refusal that names memory, weights and a hint that works."""
     card, shape = hardware(hardware_name), model(model_name)
     weights_gb = weight_bytes(shape) / 1e9
     if weights_gb < (0.9 * card.memory_bytes - card.reserved_bytes) / 1e9:
@@ -234,8 +234,8 @@ def test_given_costs_win_over_measured_and_measured_over_derived():
     h20 = hardware()
     assert engine_costs(h20, model(), replace(ROLLOUT, costs=COSTS)) == COSTS
     assert engine_costs(h20, model(), ROLLOUT) == h20.measured["qwen3_8b"]
-    assert engine_costs(h20, model(), replace(ROLLOUT, tensor_parallel=2)).standing != "measured"
-    assert engine_costs(h20, model("qwen3_14b"), ROLLOUT).standing != "measured"
+    assert engine_costs(h20, model(), replace(ROLLOUT, tensor_parallel=2)).provenance != "measured"
+    assert engine_costs(h20, model("qwen3_14b"), ROLLOUT).provenance != "measured"
 
 
 def test_measured_names_are_models():
@@ -285,8 +285,8 @@ def test_derived_prefill_stays_below_the_peak():
 
 def test_derived_costs_are_as_good_as_their_weakest_part():
     """Derived costs are derived at best, assumed if one efficiency is, and say what they rest on."""
-    assert derived_costs(hardware("h100"), model(), 1).standing == "derived"
-    assert derived_costs(hardware("a100"), model(), 1).standing == "assumed"
+    assert derived_costs(hardware("h100"), model(), 1).provenance == "derived"
+    assert derived_costs(hardware("a100"), model(), 1).provenance == "assumed"
     assert "gemm 0.8 (measured)" in derived_costs(hardware("h100"), model(), 1).source
     assert weakest("measured", "assumed", "derived") == "assumed"
 
@@ -311,7 +311,7 @@ def test_the_articles_step():
 
 
 def test_fitted_and_counted_steps_agree_at_the_articles_batch():
-    """Two ways to reckon the article's step differ by at most 5 %."""
+    """Two ways to estimate the article's step differ by at most 5 %."""
     counted = step_time(hardware(), model(), trainer(), article_batch())
     fitted = step_time(hardware(), model(), trainer("fitted"), article_batch())
     assert fitted.logprob_s + fitted.update_s == pytest.approx(counted.logprob_s + counted.update_s, rel=0.05)
@@ -396,12 +396,12 @@ def test_weight_sync_is_given_or_all_weights_over_one_link():
 @pytest.mark.parametrize("hardware_name", HARDWARE)
 @pytest.mark.parametrize("training", [{}, {"mfu": 0.4}, {"cost": "fitted"}, {"weight_sync_s": None}], ids=str)
 def test_provenance_is_one_line_a_part(hardware_name, training):
-    """Each part of the cost model states its standing and its source in one line."""
+    """Each part of the cost model states its provenance and its source in one line."""
     lines = provenance(hardware(hardware_name), model(), ROLLOUT, trainer(**training))
     assert list(lines) == ["decode", "prefill", "training", "kv pool", "weight sync"]
     for line in lines.values():
         standing, _, source = line.partition(": ")
-        assert standing in STANDINGS
+        assert standing in PROVENANCES
         assert source
         assert "\n" not in line
 

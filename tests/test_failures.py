@@ -1,4 +1,4 @@
-"""Runs that raise, hang or kill their process, Ctrl-C, a full disk: the others finish, a second start mends it all."""
+"""Runs that raise, hang or kill their process, Ctrl-C, a full disk: the others finish, a second start hints it all."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_failures_stay_where_they_belong(tmp_path: Path, undisturbed: Path, monk
 
 
 def test_a_failed_run_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """run.retries mends what fails once, be it an exception or a killed process; the status counts the attempts."""
+    """run.retries hints what fails once, be it an exception or a killed process; the status counts the attempts."""
     with sabotage(tmp_path, "raise_once:0 kill_once:1 raise:2", monkeypatch) as log:
         outcomes = run_points(points(4), tmp_path, workers=1, limits=Limits(retries=1))
         assert seeds_in(log) == [0, 0, 1, 1, 2, 2, 3]
@@ -390,7 +390,7 @@ def test_a_multirun_goes_on_where_not_even_a_lock_can_be_written(
 
 
 @pytest.mark.parametrize(
-    ("argument", "mend"),
+    ("argument", "hint"),
     [
         ("run.timeout_s=0", "more than 0"),
         ("run.timeout_s=soon", "number of seconds"),
@@ -401,11 +401,11 @@ def test_a_multirun_goes_on_where_not_even_a_lock_can_be_written(
         ("run.retry=1", "no such key"),
     ],
 )
-def test_bad_limits_are_refused(tmp_path: Path, argument: str, mend: str) -> None:
+def test_bad_limits_are_refused(tmp_path: Path, argument: str, hint: str) -> None:
     """A limit that cannot be is one line that names the key, before anything is written."""
     file = tmp_path / "tiny.yaml"
     file.write_text(json.dumps({"shared": TINY, "blocks": {"a": {}}}))
-    with pytest.raises(ConfigError, match=mend) as error:
+    with pytest.raises(ConfigError, match=hint) as error:
         carry_out(str(file), parse([argument, f"output_dir={tmp_path / 'out'}"]))
     assert argument.partition("=")[0] in str(error.value)
     assert not (tmp_path / "out").exists()

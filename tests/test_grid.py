@@ -121,7 +121,7 @@ def test_an_empty_block_runs_the_defaults() -> None:
 
 
 def test_a_missing_or_broken_file_gets_one_line(tmp_path: Path) -> None:
-    """No file, a file of other bytes than UTF-8, and one that is no YAML, are told apart."""
+    """No file, a file of other bytes than UTF-8, and one that is not valid YAML, are told apart."""
     with pytest.raises(ConfigError, match=r"cannot be read \(No such file or directory\); name a YAML file"):
         load_sweep(tmp_path / "none.yaml")
     latin = tmp_path / "latin.yaml"
@@ -130,7 +130,7 @@ def test_a_missing_or_broken_file_gets_one_line(tmp_path: Path) -> None:
         load_sweep(latin)
     broken = tmp_path / "broken.yaml"
     broken.write_text("blocks: [1\n")
-    with pytest.raises(ConfigError, match="is no YAML"):
+    with pytest.raises(ConfigError, match="is not valid YAML"):
         load_sweep(broken)
 
 

@@ -90,7 +90,7 @@ def test_a_run_in_two_blocks_is_computed_once_and_a_cached_one_never(
 
 
 def test_a_dead_worker_costs_its_run_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A killed worker's run is marked failed in its status.json, the others finish, a second call mends it."""
+    """A killed worker's run is marked failed in its status.json, the others finish, a second call hints it."""
     monkeypatch.setattr(simrl.sweep.pool, "compute", kill_victim)
     points = small_points(seeds=3, blocks={"a": {"framework": "areal"}})
     outcomes = run_points(points, tmp_path, workers=1)
@@ -150,7 +150,7 @@ def test_many_cached_runs_are_told_in_no_time(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize("name", ["status.json", "summary.parquet", "segments.parquet"])
 @pytest.mark.parametrize("content", [b"[1]", b"\xff\xfe", b"PAR1 cut short", b""])
 def test_a_damaged_run_is_computed_again(name: str, content: bytes, tmp_path: Path) -> None:
-    """A run with a file that was overwritten or cut short counts as missing; a second start mends it."""
+    """A run with a file that was overwritten or cut short counts as missing; a second start hints it."""
     (config,) = configurations(small_points(seeds=1, blocks={"a": {"framework": "areal"}}))
     outcome = run(config, tmp_path)
     whole = (outcome.folder / name).read_bytes()

@@ -139,7 +139,7 @@ def test_short_responses_have_a_token():
 
 
 def test_group_members_are_correlated():
-    """Log lengths correlate within a group as the two sigmas say, and not between groups."""
+    """Log lengths correlate within a group as the two sigmas report, and not between groups."""
     config = WorkloadConfig(name="x", law="lognormal", max_response_tokens=10**9)
     log = np.log(responses(build(config), 20_000))
     between, within = config.sigma_between_groups**2, config.sigma_within_group**2
@@ -392,7 +392,7 @@ def test_bad_count_is_refused(tmp_path, extension, column, value):
     message = refusal(WRITERS[extension](tmp_path / f"t{extension}", rows))
     unit = "line" if extension == ".jsonl" else "row"
     shown = "''" if value is None and extension == ".csv" else "'2.5'" if (value, extension) == (2.5, ".csv") else value
-    assert f"{unit} 4, column {column}: {shown} is no token count (2 such rows); must be a whole number" in message
+    assert f"{unit} 4, column {column}: {shown} is not a token count (2 such rows); must be a whole number" in message
 
 
 @pytest.mark.parametrize("value", [True, "12", "x\ny", [3], {"n": 1}, float("nan"), float("inf")])
@@ -465,7 +465,7 @@ def test_ragged_csv_is_refused(tmp_path):
     """A CSV row with a column too few is not skipped."""
     (tmp_path / "t.csv").write_text("group,prompt_tokens,response_tokens\na,1,2\na,1\n")
     message = refusal(tmp_path / "t.csv")
-    assert "is no readable .csv file" in message
+    assert "is not a readable .csv file" in message
     assert "#3" in message
 
 

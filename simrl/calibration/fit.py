@@ -55,24 +55,24 @@ def misfits(found: np.ndarray, targets: Sequence[Target]) -> np.ndarray:
     return np.array([target.misfit(float(ours)) for ours, target in zip(found, targets, strict=True)])
 
 
-def fit(model: Model, say: Callable[[str], None]) -> Fit:
+def fit(model: Model, report: Callable[[str], None]) -> Fit:
     """Return the parameters that meet the fitted targets best."""
     spec, targets = model.spec, model.spec.fitted
     place = start = np.array([p.unit(p.start) for p in spec.parameters])
     misfit = misfits(model.evaluate([place], targets, "start")[0], targets)
     for turn in range(1, spec.rounds + 1):
-        say(f"round {turn} of {spec.rounds}: mean squared misfit {np.mean(misfit**2):.4g}")
+        report(f"round {turn} of {spec.rounds}: mean squared misfit {np.mean(misfit**2):.4g}")
         jacobian = slopes(model, place, misfit, f"round {turn}, slopes")
         tries = [step(place, jacobian, misfit, damping) for damping in DAMPING]
         outcomes = [misfits(found, targets) for found in model.evaluate(tries, targets, f"round {turn}, steps")]
         best = min(range(len(tries)), key=lambda n: float(np.mean(outcomes[n] ** 2)))
         if np.mean(outcomes[best] ** 2) >= np.mean(misfit**2):
-            say("no step improves the fit")
+            report("no step improves the fit")
             break
         place, misfit = tries[best], outcomes[best]
     else:
         jacobian = slopes(model, place, misfit, "slopes at the end")
-    say(f"mean squared misfit {np.mean(misfit**2):.4g}")
+    report(f"mean squared misfit {np.mean(misfit**2):.4g}")
     before, found = model.evaluate([start, place], spec.targets, "held-out targets as well")
     return Fit(spec, place, before, found, jacobian)
 

@@ -94,7 +94,7 @@ def _content(path: Path) -> dict[Any, Any]:
     except OSError as error:
         raise ConfigError("spec", path, f"cannot be read ({error.strerror or error})") from error
     except (YAMLError, OmegaConfBaseException, UnicodeDecodeError) as error:
-        raise ConfigError("spec", path, f"is no YAML ({' '.join(str(error).split())})") from error
+        raise ConfigError("spec", path, f"is not valid YAML ({' '.join(str(error).split())})") from error
     if not isinstance(content, dict) or not content:
         raise ConfigError("spec", path, f"must be a mapping with {', '.join(KEYS)}")
     return content

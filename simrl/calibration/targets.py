@@ -63,7 +63,7 @@ def read_rows(key: str, path: Path) -> list[dict[str, str]]:
     except OSError as error:
         raise ConfigError(key, path, f"cannot be read ({error.strerror})") from error
     except (UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError(key, path, f"is no CSV text ({error})") from error
+        raise ConfigError(key, path, f"is not valid CSV ({error})") from error
     if not rows:
         raise ConfigError(key, path, "has no rows; give a header line and at least one row")
     return rows

@@ -12,8 +12,8 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 from simrl.calibration.fit import fit
+from simrl.calibration.fit_report import fit_report
 from simrl.calibration.model import Model
-from simrl.calibration.report import report
 from simrl.calibration.spec import read_spec
 from simrl.cli.exit_code import BAD_INPUT, FAILED, INTERRUPTED, TERMINATED, Terminated
 from simrl.config.schema import ConfigError
@@ -21,7 +21,7 @@ from simrl.model.engine.vllm.compilation import compile_engine
 from simrl.runs.output_folder import output_folder
 from simrl.runs.tables import whole_file
 from simrl.sweep.executors.job import cores
-from simrl.terminal import say, tell
+from simrl.terminal import print_answer, report
 
 
 def calibrate(spec_file: Path, output: Path, workers: int) -> str:
@@ -35,9 +35,9 @@ def calibrate(spec_file: Path, output: Path, workers: int) -> str:
     output_folder("--output", output)
     with Model(read_spec(spec_file), workers) as model:
         model.check()
-        compile_engine(say)
-        fitted = fit(model, say)
-    text = report(fitted)
+        compile_engine(report)
+        fitted = fit(model, report)
+    text = fit_report(fitted)
     contents = {"report.md": text, "values.json": json.dumps(fitted.values, indent=2) + "\n"}
     for name, content in contents.items():
         with whole_file(output / name) as aside:
@@ -57,19 +57,19 @@ def main(options: argparse.Namespace) -> int:
     try:
         text = calibrate(options.spec, options.output, options.workers)
     except ConfigError as error:
-        say(str(error))
+        report(str(error))
         return BAD_INPUT
     except OSError as error:
-        say(f"cannot write results: {error}; choose another --output")
+        report(f"cannot write results: {error}; choose another --output")
         return BAD_INPUT
     except BrokenProcessPool:
-        say("a worker process was killed (out of memory, or a crash in native code); try fewer --workers")
+        report("a worker process was killed (out of memory, or a crash in native code); try fewer --workers")
         return FAILED
     except RuntimeError as error:
-        say(f"a run failed: {error}")
+        report(f"a run failed: {error}")
         return FAILED
     except KeyboardInterrupt as error:
-        say("interrupted; nothing was written")
+        report("interrupted; nothing was written")
         return TERMINATED if isinstance(error, Terminated) else INTERRUPTED
-    tell(text)
+    print_answer(text)
     return 0

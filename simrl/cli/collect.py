@@ -18,7 +18,7 @@ from simrl.runs.output_folder import output_folder
 from simrl.sweep.folder import read_folder
 from simrl.sweep.seeds import CI, LARGEST, configuration_columns, telling_columns
 from simrl.sweep.table import Collected, collect
-from simrl.terminal import say
+from simrl.terminal import report
 from simrl.text_table import number_text, text_table
 
 SHOWN = ("effective_throughput", "waste", "mean_staleness")
@@ -44,7 +44,7 @@ def main(options: argparse.Namespace) -> int:
         raise ConfigError("--output", None, "name a folder for the tables; that of a run holds its own result alone")
     collected = collect(sweeps, asked or options.folders[0], draw_sweep)
     if collected is None:
-        say("no run has finished: there is nothing to collect")
+        report("no run has finished: there is nothing to collect")
         return 1
     answer(options, _document(collected), _text(collected))
     return 0

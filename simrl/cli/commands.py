@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from simrl.terminal import tell
+from simrl.terminal import print_answer
 
 NAMES = ("plan", "sweep", "status", "collect", "compare", "show", "trace", "calibrate")
 BAD_INPUT = 2
@@ -60,7 +60,7 @@ def help_text() -> str:
 
 def answer(options: argparse.Namespace, document: Any, text: str) -> None:
     """Print a command's answer to stdout: the *document* as JSON if --json was given, else the *text*."""
-    tell(json.dumps(_plain(document), indent=2) if options.json else text)
+    print_answer(json.dumps(_plain(document), indent=2) if options.json else text)
 
 
 def _plain(value: Any) -> Any:

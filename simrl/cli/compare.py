@@ -21,7 +21,7 @@ from simrl.sweep.folder import SweepFolder, read_folder
 from simrl.sweep.paired import Difference, Pair, difference, pairing_keys, pairs
 from simrl.sweep.seeds import METRICS, NO_SETTING
 from simrl.sweep.table import read_rows, set_keys
-from simrl.terminal import say
+from simrl.terminal import report
 from simrl.text_table import number_text, text_table
 
 SHOWN = ("effective_throughput", "waste", "mean_staleness", "max_staleness")
@@ -64,7 +64,7 @@ def full_row(folder: SweepFolder, run_id: str) -> dict[str, Any]:
     """
     run = folder.runs / run_id
     if not is_ok(run):
-        raise ConfigError("run", run, "has no whole result; see simrl status")
+        raise ConfigError("run", run, "is incomplete; see simrl status")
     row: dict[str, Any] = pq.ParquetFile(run / SUMMARY).read().to_pylist()[0]
     given = next(point.overrides for point in folder.points if point.run_id == run_id)
     return {**row, **dict(text.split("=", 1) for text in given if text.startswith("hardware.measured") and "=" in text)}
@@ -148,7 +148,7 @@ def _rows(sweep: SweepFolder, keys: Sequence[str]) -> list[dict[str, Any]]:
     if table is None:
         raise ConfigError("sweep", sweep.folder, "has no finished run; see simrl status")
     if len(table) < len(sweep.points):
-        say(f"{sweep.folder}: {len(sweep.points) - len(table)} of {len(sweep.points)} runs are not there whole")
+        report(f"{sweep.folder}: {len(sweep.points) - len(table)} of {len(sweep.points)} runs are not there whole")
     rows: list[dict[str, Any]] = table.to_pylist()
     return rows
 

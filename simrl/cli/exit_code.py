@@ -12,7 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from simrl.config.compose import explain
 from simrl.config.schema import ConfigError
-from simrl.terminal import close_stdout, say
+from simrl.terminal import close_stdout, report
 
 FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 1, 2, 130, 143
 """A run failed; bad input, and nothing was written; Ctrl-C; SIGTERM."""
@@ -29,20 +29,20 @@ def ended(action: Callable[[], int]) -> int:
     try:
         return action()
     except (ConfigError, HydraException, OmegaConfBaseException) as error:
-        say(explain(error))
+        report(explain(error))
         return BAD_INPUT
     except BrokenPipeError:  # | head has seen enough
         close_stdout()
         return 0
     except OSError as error:
         full = error.errno in NO_ROOM
-        say(f"cannot write results: {error}; {'make room and start again' if full else 'choose another output_dir'}")
+        report(f"cannot write results: {error}; {'make room and start again' if full else 'choose another output_dir'}")
         return FAILED if full else BAD_INPUT
     except Terminated:
-        say("terminated; what is finished is kept")
+        report("terminated; what is finished is kept")
         return TERMINATED
     except KeyboardInterrupt:
-        say("interrupted; what is finished is kept")
+        report("interrupted; what is finished is kept")
         return INTERRUPTED
     finally:
         signal.signal(signal.SIGTERM, kept)

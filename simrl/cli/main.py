@@ -27,7 +27,7 @@ from simrl.runs.limits import Limits, limits_of
 from simrl.runs.run import run
 from simrl.runs.tables import read_summary
 from simrl.sweep.preflight import check_points
-from simrl.terminal import say, tell
+from simrl.terminal import print_answer, report
 
 OTHER_CONFIGURATIONS = ("config_name", "config_path", "package", "experimental_rerun")
 """Hydra's options that would run something else than what was checked."""
@@ -62,11 +62,11 @@ def single_job(config: DictConfig) -> int:
     files = partial(hydra_files, config)
     outcome = run(simulation, config.output_dir, resume=config.resume, hydra_files=files, limits=limits_of(config))
     if outcome.state != "ok":
-        say(f"run failed: {outcome.error}")
-        say(f"traceback: {outcome.folder / 'status.json'}")
+        report(f"run failed: {outcome.error}")
+        report(f"traceback: {outcome.folder / 'status.json'}")
         return FAILED
-    report = run_report(simulation, read_summary(outcome.folder))
-    tell(f"{report}\n\n  results{' (computed before)' if outcome.cached else ''}: {outcome.folder}")
+    text = run_report(simulation, read_summary(outcome.folder))
+    print_answer(f"{text}\n\n  results{' (computed before)' if outcome.cached else ''}: {outcome.folder}")
     return 0
 
 
@@ -85,10 +85,10 @@ def sweep_job(config: DictConfig, sweep_folder: Path, number: int) -> float | No
         OSError,
         ConfigError,
     ) as error:  # a full disk, a trace file that is gone: what has no link is missed at the end
-        say(f"#{number}: failed: {type(error).__name__}: {error}")
+        report(f"#{number}: failed: {type(error).__name__}: {error}")
     else:
         state = "cached" if outcome.cached else outcome.state
-        say(f"#{number} {outcome.run_id}: {state}" + (f": {outcome.error}" if outcome.error else ""))
+        report(f"#{number} {outcome.run_id}: {state}" + (f": {outcome.error}" if outcome.error else ""))
         if outcome.state == "ok":
             return float(read_summary(outcome.folder)["effective_throughput"])
     if limits.fail_fast:
@@ -107,14 +107,14 @@ def asked(arguments: list[str]) -> argparse.Namespace:
     namespace, unknown = parser.parse_known_intermixed_args(arguments)
     for word in namespace.overrides if not namespace.shell_completion else ():
         if "=" not in word and not word.startswith("~"):
-            mend = f"no such command or key=value; commands are {', '.join(commands.NAMES)}, and stand first"
-            raise ConfigError("argument", word, mend)
+            hint = f"no such command or key=value; commands are {', '.join(commands.NAMES)}, and stand first"
+            raise ConfigError("argument", word, hint)
     if unknown:
         parser.error(f"no such option {' '.join(unknown)}")
     for option in OTHER_CONFIGURATIONS:
         if given := getattr(namespace, option):
-            mend = "simrl has one configuration; give your own options with --config-dir, and choose them"
-            raise ConfigError(f"--{option.replace('_', '-')}", given, mend)
+            hint = "simrl has one configuration; give your own options with --config-dir, and choose them"
+            raise ConfigError(f"--{option.replace('_', '-')}", given, hint)
     modes = [f"--{mode.replace('_', '-')}" for mode in MODES if getattr(namespace, mode)]
     if len(modes) > 1:
         raise ConfigError("argument", " ".join(modes), "are different things to do; ask for one")
@@ -129,7 +129,7 @@ def launch(arguments: list[str]) -> int:
         with compiling_ahead() as ahead:
             sweeping = namespace.multirun or "hydra.mode=MULTIRUN" in namespace.overrides
             check_points(namespace.overrides, namespace.config_dir, sweeping=sweeping)
-            compile_engine(say, ahead)
+            compile_engine(report, ahead)
     options = [word for word in arguments if word not in namespace.overrides]
     sys.argv[1:] = [*options, *namespace.overrides]  # Hydra wants its options all before the overrides, or all behind
     try:
@@ -144,7 +144,7 @@ def launch(arguments: list[str]) -> int:
         if SweepReport.started is None or not type(error).__module__.startswith("submitit"):
             raise
         logs = Path(SweepReport.started.config.hydra.sweep.dir) / ".submitit"
-        say(f"{str(error).splitlines()[0]} died, see {logs}; start again: what is finished is kept, others go on")
+        report(f"{str(error).splitlines()[0]} died, see {logs}; start again: what is finished is kept, others go on")
         return FAILED
     except (KeyboardInterrupt, OSError):
         if SweepReport.started is not None:
@@ -159,7 +159,7 @@ def main(argv: list[str] | None = None) -> None:
     """Do what the command line asks and leave with its exit code."""
     given = sys.argv[1:] if argv is None else argv
     if any(argument in ("-h", "--help") for argument in given) and given[0] not in commands.NAMES:
-        tell(commands.help_text())
+        print_answer(commands.help_text())
         return
     if given and given[0] in commands.NAMES:
         sys.exit(ended(lambda: commands.main(given)))

@@ -18,7 +18,7 @@ from simrl.plots.sweep_picture import draw_sweep
 from simrl.runs.tables import read_status
 from simrl.sweep.executors.hydra_jobs import share_compositions
 from simrl.sweep.table import collect_folder
-from simrl.terminal import say
+from simrl.terminal import report
 
 
 def link_path(sweep_folder: Path, number: int) -> Path:
@@ -79,7 +79,7 @@ class SweepReport(Callback):
         SweepReport.started = Started(config, points)
         for mark in (stop_mark(folder), *(link for link in folder.glob("[0-9]*") if link.is_symlink())):
             mark.unlink(missing_ok=True)
-        compile_engine(say)
+        compile_engine(report)
         share_compositions()
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:  # noqa: ARG002
@@ -90,19 +90,19 @@ class SweepReport(Callback):
             collected = collect_folder(folder, draw_sweep)
             lost = collected.missing if collected is not None else ()
             if collected is not None:
-                say(f"{len(collected.rows)} runs collected: {', '.join(map(str, collected.files))}")
+                report(f"{len(collected.rows)} runs collected: {', '.join(map(str, collected.files))}")
         except OSError as trouble:
-            say(f"the runs are there, but their table cannot be written: {trouble}")
+            report(f"the runs are there, but their table cannot be written: {trouble}")
             sys.exit(1)
         except Exception:
-            say(f"the runs are there, but collecting them failed:\n{traceback.format_exc()}")
+            report(f"the runs are there, but collecting them failed:\n{traceback.format_exc()}")
             sys.exit(1)
         failed = failures(folder)
         for run, error in failed:
-            say(f"failed: {run}: {error}")
+            report(f"failed: {run}: {error}")
         points = SweepReport.started.points if SweepReport.started else []
         missing = sum(not link_path(folder, number).is_symlink() for number in range(len(points)))
         if missing:
-            say(f"{missing} of {len(points)} runs were not started, or left no trace")
+            report(f"{missing} of {len(points)} runs were not started, or left no trace")
         if failed or missing or lost:
             sys.exit(1)

@@ -13,7 +13,7 @@ from simrl.runs.lock import release_dead
 from simrl.runs.run import NOT_STARTED
 from simrl.sweep.grid import Point
 from simrl.sweep.pool import run_points
-from simrl.terminal import say
+from simrl.terminal import report
 
 
 def finish(sweep: Started) -> None:
@@ -22,7 +22,7 @@ def finish(sweep: Started) -> None:
     places = own_places(config.hydra)
     folder = Path(config.hydra.sweep.dir)
     left = [number for number in range(len(sweep.points)) if not link_path(folder, number).is_symlink()]
-    say(f"a worker process died; the {len(left)} runs that are left go on without it")
+    report(f"a worker process died; the {len(left)} runs that are left go on without it")
     if not stop_mark(folder).exists():
         n_jobs = config.hydra.launcher.n_jobs
         outcomes = run_points(

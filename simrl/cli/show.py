@@ -27,7 +27,7 @@ def main(options: argparse.Namespace) -> int:
     summary = read_summary(folder)
     breakdowns = time_breakdowns(folder)
     times = {breakdown.name: breakdown.parts_s for breakdown in breakdowns}
-    report = run_report(stored_config(folder), summary)
-    text = f"{report}\n\n{breakdown_text(breakdowns)}\n\n  results: {folder}"
+    summary_text = run_report(stored_config(folder), summary)
+    text = f"{summary_text}\n\n{breakdown_text(breakdowns)}\n\n  results: {folder}"
     answer(options, {"folder": str(folder), "summary": summary, "time_s": times}, text)
     return 0

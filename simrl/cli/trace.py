@@ -17,7 +17,7 @@ from simrl.model.records import Records
 from simrl.model.simulation import simulate
 from simrl.runs.identity import run_id
 from simrl.runs.tables import read_summary
-from simrl.terminal import say
+from simrl.terminal import report
 from simrl.timeline.chrome_trace import trace_events, trace_sums, write_trace
 from simrl.timeline.stored_run import find_run, stored_config
 
@@ -43,7 +43,7 @@ def main(options: argparse.Namespace) -> int:
         raise ConfigError("--output", options.output, "must be a file in a folder that exists")
     config = stored_config(folder)
     check_same(config, folder.name)
-    compile_engine(say)
+    compile_engine(report)
     records, engines = observe(config)
     events = list(trace_events(records, engines))
     sums = trace_sums(events)

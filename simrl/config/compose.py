@@ -72,8 +72,8 @@ def typed(config: DictConfig) -> SimulationConfig:
     try:
         for group, schema in GROUPS.items():
             if not issubclass(OmegaConf.get_type(config[group]) or type(None), schema):
-                mend = "has no schema; let its file begin with the defaults of the other options"
-                raise ConfigError(group, raw_value(config, group), mend)
+                hint = "has no schema; let its file begin with the defaults of the other options"
+                raise ConfigError(group, raw_value(config, group), hint)
             for key, known in _strangers(config[group], group):
                 raise ConfigError(key, raw_value(config, key), f"no such key; {key.rpartition('.')[0]} has {known}")
             parts[group] = OmegaConf.to_object(config[group])
@@ -81,8 +81,8 @@ def typed(config: DictConfig) -> SimulationConfig:
             parts[key] = config[key]
     except OmegaConfBaseException as error:
         key = str(error.full_key)
-        mend = "needs a value" if isinstance(error, MissingMandatoryValue) else reason_of(error)
-        raise ConfigError(key, raw_value(config, key), mend) from error
+        hint = "needs a value" if isinstance(error, MissingMandatoryValue) else reason_of(error)
+        raise ConfigError(key, raw_value(config, key), hint) from error
     for key in RUN_KEYS:
         if not isinstance(parts[key], int) or isinstance(parts[key], bool):
             raise ConfigError(key, parts[key], "must be a whole number")
@@ -120,8 +120,8 @@ def explain(error: Exception) -> str:
         return str(ConfigError(group, option, f"no such option; {group} has {', '.join(error.options)}"))
     if isinstance(error, OverrideParseException):
         key, _, value = error.override.partition("=")
-        mend = f"cannot be read ({_misread(error)}); quote special characters: key=\"'value'\""
-        return str(ConfigError(key, value, mend))
+        hint = f"cannot be read ({_misread(error)}); quote special characters: key=\"'value'\""
+        return str(ConfigError(key, value, hint))
     if isinstance(error, OmegaConfBaseException) and error.full_key:
         return f"{error.full_key}: {reason_of(error)}"
     parts = [str(error)]
@@ -159,7 +159,7 @@ def _compose_choices(chosen: list[str]) -> DictConfig:
     """Compose the options that are chosen.
 
     Raises:
-        ConfigError: for a choice no run can have, and a file that is no YAML.
+        ConfigError: for a choice no run can have, and a file that is not valid YAML.
     """
     for override in OverridesParser.create().parse_overrides(chosen):
         check_choice(override)
@@ -167,4 +167,4 @@ def _compose_choices(chosen: list[str]) -> DictConfig:
         return compose("config", overrides=chosen)
     except MarkedYAMLError as error:
         mark = error.problem_mark
-        raise ConfigError("file", mark.name, f"is no YAML: line {mark.line + 1}, {error.problem}") from error
+        raise ConfigError("file", mark.name, f"is not valid YAML: line {mark.line + 1}, {error.problem}") from error

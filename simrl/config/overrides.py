@@ -1,4 +1,4 @@
-"""What Hydra's overrides say, and which of them no run can have."""
+"""What Hydra's overrides report, and which of them no run can have."""
 
 from __future__ import annotations
 
@@ -94,8 +94,8 @@ def set_value(config: DictConfig, override: Override) -> None:
     key, adds = override.key_or_group, override.is_add() or override.is_force_add()
     if (null := _null_part(config, key)) and override.value() is not None:
         group = null.partition(".")[0]
-        mend = f"{null} is null, which takes no keys here; write all of them into an option of {group}, a YAML file in "
-        raise _refusal(override, f"{mend}MINE/{group}/, and choose it with --config-dir MINE")
+        hint = f"{null} is null, which takes no keys here; write all of them into an option of {group}, a YAML file in "
+        raise _refusal(override, f"{hint}MINE/{group}/, and choose it with --config-dir MINE")
     try:
         if override.is_add() and raw_value(config, key) is not None and not isinstance(override.value(), dict | list):
             raise _refusal(override, "is there already; leave out the +")
@@ -119,16 +119,16 @@ def _null_part(config: DictConfig, key: str) -> str | None:
     return None
 
 
-def _refusal(override: Override, mend: str) -> ConfigError:
+def _refusal(override: Override, hint: str) -> ConfigError:
     """Return the error for an override, with key and value as they were written."""
     key, _, value = str(override.input_line).partition("=")
-    return ConfigError(key, value, mend)
+    return ConfigError(key, value, hint)
 
 
 def reason_of(error: OmegaConfBaseException) -> str:
     """Return OmegaConf's reason, and what to do about it."""
-    mend = "name a key that exists" if isinstance(error, InterpolationResolutionError) else "give a value of that type"
-    return f"{str(error.msg or error).splitlines()[0]}; {mend}"
+    hint = "name a key that exists" if isinstance(error, InterpolationResolutionError) else "give a value of that type"
+    return f"{str(error.msg or error).splitlines()[0]}; {hint}"
 
 
 def raw_value(config: DictConfig, key: str) -> Any:

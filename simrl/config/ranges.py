@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 WEIGHT_UPDATES = ("abort", "keep", "recompute", "drain")
 FORMS = ("article", "upstream")
-STANDINGS = ("measured", "derived", "assumed")
+PROVENANCES = ("measured", "derived", "assumed")
 FOLDER_NAME = re.compile(r"\w[\w.-]{0,99}")
 
 
@@ -42,21 +42,21 @@ def brief(text: str) -> str:
 
 
 class ConfigError(ValueError):
-    """An input that cannot be simulated; one line that names the key, the value and the mend."""
+    """An input that cannot be simulated; one line that names the key, the value and the hint."""
 
-    def __init__(self, key: str, value: object, mend: str):
+    def __init__(self, key: str, value: object, hint: str):
         given = str(value)
         shown = given if len(given) <= LONGEST else f"{given[:LONGEST]}..."
-        super().__init__(f"{brief(key)}={brief(shown)}: {brief(mend)}")
-        self.key, self.value, self.mend = key, value, mend
+        super().__init__(f"{brief(key)}={brief(shown)}: {brief(hint)}")
+        self.key, self.value, self.hint = key, value, hint
 
     def __reduce__(self) -> tuple[type[ConfigError], tuple[str, object, str]]:
         """Let it come back from a worker process."""
-        return ConfigError, (self.key, self.value, self.mend)
+        return ConfigError, (self.key, self.value, self.hint)
 
     def within(self, file: str) -> ConfigError:
         """Return the same error of a key that stands in a file."""
-        return ConfigError(f"{file}: {self.key}", self.value, self.mend)
+        return ConfigError(f"{file}: {self.key}", self.value, self.hint)
 
 
 def at_least(key: str, value: float | None, least: float) -> None:
@@ -88,9 +88,9 @@ def fraction(key: str, value: float | None) -> None:
 
 
 def check_costs(costs: EngineCosts) -> None:
-    """Refuse negative times and unknown standings."""
-    one_of("costs.standing", costs.standing, STANDINGS)
-    one_of("costs.prefill_standing", costs.prefill_standing or costs.standing, STANDINGS)
+    """Refuse negative times and unknown provenances."""
+    one_of("costs.provenance", costs.provenance, PROVENANCES)
+    one_of("costs.prefill_provenance", costs.prefill_provenance or costs.provenance, PROVENANCES)
     at_least("costs.decode_floor_s", costs.decode_floor_s, 0)
     at_least("costs.decode_base_s", costs.decode_base_s, 0)
     at_least("costs.decode_per_request_s", costs.decode_per_request_s, 0)
@@ -113,8 +113,8 @@ def check_hardware(hardware: HardwareConfig) -> None:
         "training_efficiency",
     ):
         fraction(f"hardware.{key}", getattr(hardware, key))
-    for key, standing in hardware.standing.items():
-        one_of(f"hardware.standing.{key}", standing, STANDINGS)
+    for key, provenance in hardware.provenance.items():
+        one_of(f"hardware.provenance.{key}", provenance, PROVENANCES)
 
 
 def check_model(model: ModelConfig) -> None:
@@ -161,10 +161,10 @@ def check_workload(workload: WorkloadConfig) -> None:
 def check_framework(framework: FrameworkConfig) -> None:
     """Refuse unknown forms and weight updates, and an eta the framework does not accept."""
     if not FOLDER_NAME.fullmatch(framework.name):
-        mend = (
+        hint = (
             "names a run's folder: must be up to 100 letters, digits, _, - and ., and begin with none of the last two"
         )
-        raise ConfigError("framework.name", framework.name, mend)
+        raise ConfigError("framework.name", framework.name, hint)
     one_of("framework.form", framework.form, FORMS)
     one_of("framework.weight_update", framework.weight_update, WEIGHT_UPDATES)
     at_least("framework.eta", framework.eta, framework.eta_min)

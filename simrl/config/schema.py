@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from simrl.config import ranges
-from simrl.config.ranges import STANDINGS, ConfigError, at_least, brief, more_than, one_of
+from simrl.config.ranges import PROVENANCES, ConfigError, at_least, brief, more_than, one_of
 
 __all__ = [
     "GROUPS",
     "OUTPUT_KEYS",
+    "PROVENANCES",
     "RUN_KEYS",
-    "STANDINGS",
     "TOP_KEYS",
     "ConfigError",
     "EngineCosts",
@@ -52,9 +52,9 @@ class EngineCosts:
     """Linear time per prefilled token, s."""
     prefill_per_token_context_s: float
     """Attention time per (prefilled token x token of context), s."""
-    standing: str = "measured"
+    provenance: str = "measured"
     """measured | derived | assumed: how far the decode coefficients can be trusted."""
-    prefill_standing: str | None = None
+    prefill_provenance: str | None = None
     """The same for the prefill coefficients; null if it is the same."""
     source: str = ""
     """Where they come from."""
@@ -90,7 +90,7 @@ class HardwareConfig:
     """Share of peak FLOP/s reached by causal attention in prefill."""
     training_efficiency: float
     """Share of peak FLOP/s reached by a training micro-batch, pipeline bubble left out (MFU)."""
-    standing: dict[str, str] = field(default_factory=dict)
+    provenance: dict[str, str] = field(default_factory=dict)
     """measured | derived | assumed, for each efficiency and reserved_bytes."""
     measured: dict[str, EngineCosts] = field(default_factory=dict)
     """Engine costs known for a model on this hardware at tensor parallel 1, by model name."""
@@ -272,7 +272,7 @@ class RolloutConfig:
 
 @dataclass(frozen=True)
 class TrainerConfig:
-    """The training side: Megatron's parallel layout and how a step's time is reckoned."""
+    """The training side: Megatron's parallel layout and how a step's time is estimated."""
 
     name: str
     tensor_parallel: int = 2

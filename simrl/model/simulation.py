@@ -95,10 +95,10 @@ def simulate(config: SimulationConfig, build_engine: Callable[..., Engine] = Eng
     try:
         env.run(until=trainer.process)
     except StuckError as stuck:
-        raise DeadlockError(f"{stuck}\n{control.waiting_picture()}") from stuck
+        raise DeadlockError(f"{stuck}\n{control.deadlock_report()}") from stuck
     except RuntimeError as stopped:
         if trainer.process.is_alive and env.peek() == float("inf"):
-            raise DeadlockError(f"deadlock: nothing can happen any more\n{control.waiting_picture()}") from stopped
+            raise DeadlockError(f"deadlock: nothing can happen any more\n{control.deadlock_report()}") from stopped
         raise
     cluster.close()
     return Records(

@@ -33,9 +33,9 @@ def code_digest() -> str:
 def identity(config: SimulationConfig) -> dict[str, Any]:
     """Return what identifies a run: its configuration (comments on sources left out), its trace and the code."""
     content = plain(config)
-    content["hardware"].pop("standing")
+    content["hardware"].pop("provenance")
     for costs in [*content["hardware"]["measured"].values(), content["rollout"]["costs"] or {}]:
-        for comment in ("source", "standing", "prefill_standing"):
+        for comment in ("source", "provenance", "prefill_provenance"):
             costs.pop(comment, None)
     if config.workload.path:
         content["trace"] = hashlib.sha256(Path(config.workload.path).read_bytes()).hexdigest()

@@ -20,7 +20,7 @@ from pathlib import Path
 from secrets import token_hex
 from threading import Event, Thread
 
-from simrl.terminal import say
+from simrl.terminal import report
 
 HEARTBEAT_S = 15.0
 STALE_S = 120.0
@@ -151,7 +151,7 @@ def _acquire(lock: Path, own: Owner) -> None:
             continue
         if not told and now_s - began_s > TELL_AFTER_S:
             told = True
-            say(f"{lock.name[1 : -len(SUFFIX)]} is computed by process {owner.pid} on {owner.host}; waiting for it")
+            report(f"{lock.name[1 : -len(SUFFIX)]} is computed by process {owner.pid} on {owner.host}; waiting for it")
         time.sleep(pause_s)
         pause_s = min(1.5 * pause_s, LONGEST_PAUSE_S)
 

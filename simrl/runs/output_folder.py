@@ -15,7 +15,7 @@ def output_folder(key: str, value: object) -> Path:
         ConfigError: for what is no text or empty, and where a file stands in the way.
     """
     if not isinstance(value, (str, os.PathLike)) or not str(value).strip():
-        raise ConfigError(key, value, "is no folder's name; name a folder, such as outputs or ./2024")
+        raise ConfigError(key, value, "is not a folder's name; name a folder, such as outputs or ./2024")
     path = Path(value)
     for place in (path, *path.parents):
         if os.path.lexists(place) and not os.path.isdir(place):  # noqa: PTH112 - Path.is_dir raises where it may not look

@@ -231,7 +231,7 @@ def summary_row(config: SimulationConfig, records: Records, run_id: str) -> dict
     row["upstream_knob"] = config.framework.upstream_knob
     content = plain(config)
     content["hardware"].pop("measured")
-    content["hardware"].pop("standing")
+    content["hardware"].pop("provenance")
     for key in list(content):
         if not isinstance(content[key], dict):
             row.setdefault(key, content.pop(key))

@@ -78,10 +78,10 @@ def load_sweep(path: str | Path) -> Sweep:
     except OSError as error:
         raise ConfigError("sweep", file, f"cannot be read ({error.strerror}); name a YAML file of blocks") from error
     except UnicodeDecodeError as error:
-        raise ConfigError("sweep", file, f"is no UTF-8 text (byte {error.start}); save it as UTF-8") from error
+        raise ConfigError("sweep", file, f"is not valid UTF-8 (byte {error.start}); save it as UTF-8") from error
     except (YAMLError, OmegaConfBaseException) as error:
         first = " ".join(str(error).split())
-        raise ConfigError("sweep", file, f"is no YAML ({first})") from error
+        raise ConfigError("sweep", file, f"is not valid YAML ({first})") from error
     return sweep_of(content, file)
 
 
@@ -107,8 +107,8 @@ def sweep_of(content: Any, file: str) -> Sweep:
             top = str(key).partition(".")[0]
             if top in OUTPUT_KEYS:
                 whole = "state it for the whole sweep, at the top of the file"
-                mend = whole if top in KEYS else f"give it on the command line: {key}=..."
-                raise ConfigError(f"{file}: {name}.{key}", block[key], f"is no run's own; {mend}")
+                hint = whole if top in KEYS else f"give it on the command line: {key}=..."
+                raise ConfigError(f"{file}: {name}.{key}", block[key], f"does not belong to a run; {hint}")
     seeds = seeds_of(content.get("seeds", 1), f"{file}: seeds")
     try:
         limits = limits_of(content)
@@ -188,7 +188,7 @@ def expand(sweep: Sweep) -> list[Point]:
     """Return the points of a sweep: blocks in order, within a block the last key runs fastest, the seed faster still.
 
     Raises:
-        ConfigError: for a value that is none, one line that names file, key, value and mend.
+        ConfigError: for a value that is none, one line that names file, key, value and hint.
     """
     points: list[Point] = []
     total = 0

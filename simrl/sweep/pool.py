@@ -25,7 +25,7 @@ from simrl.sweep.executors.worker import DiedError, Worker
 from simrl.sweep.folder import write_runs
 from simrl.sweep.grid import Point, configurations
 from simrl.sweep.point_ids import key_of, recall, remember
-from simrl.terminal import Progress, say
+from simrl.terminal import Progress, report
 
 BACKENDS = ("processes", "ray")
 """What runs can be computed in."""
@@ -71,7 +71,7 @@ def run_points(
             write_runs(sweep_folder, output, points, plan.run_ids)
         remember(output, plan.known, plan.met)
         if plan.jobs:
-            compile_engine(say, ahead)
+            compile_engine(report, ahead)
     jobs, outcomes = plan.jobs, dict(plan.cached)
     cached = f" ({len(outcomes)} were there before)" if outcomes else ""
     if jobs:
@@ -88,7 +88,7 @@ def run_points(
                 waiting.clear()
         progress.end(cached)
     else:
-        say(f"nothing to run{cached}")
+        report(f"nothing to run{cached}")
     for job in jobs.values():
         unstarted = Outcome(job.folder.name, job.folder, NOT_STARTED, cached=False)
         outcomes.setdefault(job.folder.name, unstarted)
@@ -144,26 +144,26 @@ def computed(waiting: deque[Job], workers: int, progress: Progress) -> Iterator[
         workers: processes.
         progress: counts the runs.
     """
-    crew: list[Worker[Job, Outcome]] = []
-    hurry = True
+    pool: list[Worker[Job, Outcome]] = []
+    force = True
     try:
-        while waiting or any(worker.task for worker in crew):
-            while waiting and len(crew) < workers:
-                crew.append(Worker(compute))
-            for worker in crew:
+        while waiting or any(worker.task for worker in pool):
+            while waiting and len(pool) < workers:
+                pool.append(Worker(compute))
+            for worker in pool:
                 if waiting and worker.task is None:
                     worker.take(_next(waiting))
-            for worker in _heard([worker for worker in crew if worker.task]):
+            for worker in _heard([worker for worker in pool if worker.task]):
                 outcome = _news(worker, waiting)
                 if worker.process.exitcode is not None:
-                    crew.remove(worker)
+                    pool.remove(worker)
                 if outcome is not None:
                     progress.step(failed=outcome.state != "ok")
                     yield outcome
-        hurry = False
+        force = False
     finally:
-        Worker.dismiss(crew, hurry=hurry)
-        for runs in {worker.task.folder.parent for worker in crew if worker.task}:
+        Worker.dismiss(pool, force=force)
+        for runs in {worker.task.folder.parent for worker in pool if worker.task}:
             release_dead(runs)
 
 

@@ -42,8 +42,8 @@ def check_points(overrides: list[str], config_dir: str | None = None, *, sweepin
             limits_of(composed)
             outputs.add(check_output(composed))
             if sweeping and (len(outputs) > 1 or any("${" in output for output in outputs)):
-                mend = "must be one folder for all runs of a sweep; each run has a folder of its own in it"
-                raise ConfigError("output_dir", " and ".join(sorted(outputs)), mend)
+                hint = "must be one folder for all runs of a sweep; each run has a folder of its own in it"
+                raise ConfigError("output_dir", " and ".join(sorted(outputs)), hint)
             prepare(typed(composed))
     return len(points)
 
@@ -96,7 +96,7 @@ def check_output(composed: DictConfig) -> str:
 
 
 def check_launcher(overrides: list[str]) -> None:
-    """Check that the launcher can start and has a folder: Hydra would leave a traceback, or name no mend.
+    """Check that the launcher can start and has a folder: Hydra would leave a traceback, or name no hint.
 
     Raises:
         ConfigError: for 0 processes, a sweep's folder that can be none, a plugin that is not installed, or no Slurm.
@@ -112,5 +112,5 @@ def check_launcher(overrides: list[str]) -> None:
         if not find_spec(SUBMITIT):
             raise ConfigError("hydra/launcher", launcher, "needs the extra slurm; pip install -e '.[slurm]'")
         if launcher == "submitit_slurm" and not which("srun"):
-            mend = "finds no Slurm (srun) here; submitit_local does the same without"
-            raise ConfigError("hydra/launcher", launcher, mend)
+            hint = "finds no Slurm (srun) here; submitit_local does the same without"
+            raise ConfigError("hydra/launcher", launcher, hint)

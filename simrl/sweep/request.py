@@ -28,7 +28,7 @@ from simrl.runs.output_folder import output_folder
 from simrl.runs.run import NOT_STARTED, Outcome
 from simrl.sweep.grid import Point, Sweep, expand, force, load_sweep, seeds_of
 from simrl.sweep.pool import run_points
-from simrl.terminal import say
+from simrl.terminal import report
 
 KEYS = __doc__.split("\n\n", 1)[1]
 """The arguments explained, for ``--help``."""
@@ -64,7 +64,7 @@ def parse(arguments: Sequence[str]) -> Request:
         try:
             given[key] = safe_load(text) if text else None
         except YAMLError as error:
-            raise ConfigError(key, text, "is no value; quote it") from error
+            raise ConfigError(key, text, "is not a value; quote it") from error
     seeds = seeds_of(given.pop("seeds")) if "seeds" in given else None
     workers, resume = given.pop("workers", None), given.pop("resume", True)
     if workers is not None and (not isinstance(workers, int) or isinstance(workers, bool) or workers < 1):
@@ -137,8 +137,8 @@ def carry_out(file: str, request: Request) -> Carried:
     )
     carried = Carried(sweep, points, outcomes)
     for run_id, error in {outcome.run_id: outcome.error for outcome in outcomes if outcome.state == "failed"}.items():
-        say(f"failed: {run_id}: {error}")
+        report(f"failed: {run_id}: {error}")
     unstarted = carried.states()[NOT_STARTED]
     if unstarted:
-        say(f"{unstarted} of {len(points)} runs were not started, since one had failed (fail_fast)")
+        report(f"{unstarted} of {len(points)} runs were not started, since one had failed (fail_fast)")
     return carried

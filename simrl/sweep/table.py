@@ -11,7 +11,7 @@ from simrl.config.schema import GROUPS, RUN_KEYS
 from simrl.model.metrics import UNITS
 from simrl.runs.tables import SUMMARY, is_ok, whole_file, write_parquet
 from simrl.sweep.folder import PlannedRun, SweepFolder, read_folder
-from simrl.terminal import say
+from simrl.terminal import report
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,7 +58,7 @@ def _read_rows(sweep: SweepFolder, points: Sequence[PlannedRun], keys: Sequence[
         try:
             row = pq.ParquetFile(file).read(columns=kept, use_threads=False)
         except (OSError, pa.ArrowException) as error:
-            say(f"left out, {file} is damaged: {str(error).partition('.')[0]}")
+            report(f"left out, {file} is damaged: {str(error).partition('.')[0]}")
             continue
         given = dict(override.split("=", 1) for override in point.overrides if "=" in override)
         for key in keys:  # measured costs are set, but no columns of a run's row
@@ -157,9 +157,9 @@ def collect(sweeps: Sequence[SweepFolder], output: Path, draw: Picture | None = 
             draw(sweeps, rows, output / SWEEP_FIGURE)
             files.append(output / SWEEP_FIGURE)
         elif draw is not None:
-            say(f"no picture: {len(seeds)} configurations are more than {MOST_BARS} bars")
+            report(f"no picture: {len(seeds)} configurations are more than {MOST_BARS} bars")
     except ValueError as error:
-        say(f"no seeds averaged and no picture: {error}")
+        report(f"no seeds averaged and no picture: {error}")
     for name in (SEEDS_TABLE, SWEEP_FIGURE):
         if output / name not in files:
             (output / name).unlink(missing_ok=True)  # it would show other runs than the table

@@ -30,7 +30,7 @@ def find_run(given: str) -> Path:
         raise ConfigError("RUN", given, "some of its files are missing or damaged; run it again")
     if status is None:
         raise ConfigError(
-            "RUN", given, "is no finished run; give outputs/runs/<run id>, or a sweep's <folder>/<number>"
+            "RUN", given, "is not a finished run; give outputs/runs/<run id>, or a sweep's <folder>/<number>"
         )
     if status["state"] != "ok":
         raise ConfigError("RUN", given, f"the run failed ({status['error']}); run it again")

@@ -18,7 +18,7 @@ import pandas as pd
 import simrl
 from simrl.runs.tables import whole_file
 from simrl.sweep.executors.worker import interrupts_held
-from simrl.terminal import Progress, say
+from simrl.terminal import Progress, report
 from sweeps.collection import LEVELS, SWEEP
 from sweeps.figures.tables import ArticleTables
 
@@ -102,7 +102,7 @@ def draw_figures(tables: ArticleTables, folder: Path, pool: Executor) -> Drawn:
             with interrupts_held():
                 jobs = {pool.submit(draw, name, folder, tables.runs): name for name in wanted}
         except Exception as error:  # a worker died while loading, or cannot load
-            say(f"no figure can be drawn: {type(error).__name__}: {error}")
+            report(f"no figure can be drawn: {type(error).__name__}: {error}")
             return Drawn({}, [ALL])
         progress = Progress("figures", len(wanted))
         drawn = {name: None if name in wanted else drawn[name] for name in order}
@@ -112,7 +112,7 @@ def draw_figures(tables: ArticleTables, folder: Path, pool: Executor) -> Drawn:
                 try:
                     drawn[name] = digest if job.result() else f"nothing {digest}"
                 except Exception as error:  # a figure's trouble must not cost the tables
-                    say(f"figure {name} failed: {type(error).__name__}: {error}")
+                    report(f"figure {name} failed: {type(error).__name__}: {error}")
                 progress.step(failed=drawn[name] is None)
             progress.end()
         finally:  # after Ctrl-C too: what is drawn by then is not drawn again

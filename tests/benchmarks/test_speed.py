@@ -27,7 +27,7 @@ def _compiled() -> None:
 
 
 @pytest.fixture
-def say(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
+def report(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
     """Print past pytest's capture."""
 
     def line(text: str) -> None:
@@ -37,7 +37,7 @@ def say(capsys: pytest.CaptureFixture[str]) -> Callable[[str], None]:
     return line
 
 
-def measured(config: SimulationConfig, name: str, say: Callable[[str], None], times: int = 3) -> tuple[float, int]:
+def measured(config: SimulationConfig, name: str, report: Callable[[str], None], times: int = 3) -> tuple[float, int]:
     """Simulate *times* times; say and return the least CPU seconds, and the trajectories."""
     least = float("inf")
     for _ in range(times):
@@ -46,7 +46,7 @@ def measured(config: SimulationConfig, name: str, say: Callable[[str], None], ti
         least = min(least, time.process_time() - started)
     iterations = sum(instance.iterations for instance in records.instances)
     trajectories = len(records.trajectories)
-    say(
+    report(
         f"{name}: {least:.3f} s CPU, {trajectories} trajectories, {1e6 * least / trajectories:.0f} us each, "
         f"{records.events / least:,.0f} SimPy events/s, {iterations / least:,.0f} engine iterations/s"
     )
@@ -65,30 +65,30 @@ def large(base: SimulationConfig) -> SimulationConfig:
     )
 
 
-def test_default_run(configure: Callable[..., SimulationConfig], say: Callable[[str], None]) -> None:
+def test_default_run(configure: Callable[..., SimulationConfig], report: Callable[[str], None]) -> None:
     """The default run (areal, eta=1) takes at most 0.3 s of CPU."""
-    assert measured(configure(), "default run", say)[0] <= 0.3
+    assert measured(configure(), "default run", report)[0] <= 0.3
 
 
-def test_heavy_preemption(configure: Callable[..., SimulationConfig], say: Callable[[str], None]) -> None:
+def test_heavy_preemption(configure: Callable[..., SimulationConfig], report: Callable[[str], None]) -> None:
     """AReaL at eta=5 (five preemptions a trajectory) takes at most 0.6 s of CPU."""
-    assert measured(configure("framework.eta=5"), "areal eta=5", say)[0] <= 0.6
+    assert measured(configure("framework.eta=5"), "areal eta=5", report)[0] <= 0.6
 
 
-def test_cost_per_trajectory_is_flat(configure: Callable[..., SimulationConfig], say: Callable[[str], None]) -> None:
+def test_cost_per_trajectory_is_flat(configure: Callable[..., SimulationConfig], report: Callable[[str], None]) -> None:
     """128,000 trajectories on 64 instances cost at most 1.3 times the default run's CPU a trajectory, in the mean."""
     base = configure()
     small_s, large_s = [], []
     for _ in range(2):  # in turns, since a machine's speed drifts
         for _ in range(10):
-            seconds, small = measured(base, "default run", say, times=1)
+            seconds, small = measured(base, "default run", report, times=1)
             small_s.append(seconds / small)
-        seconds, count = measured(large(base), "128,000 trajectories on 64 instances", say, times=1)
+        seconds, count = measured(large(base), "128,000 trajectories on 64 instances", report, times=1)
         large_s.append(seconds / count)
     assert sum(large_s) / len(large_s) <= 1.3 * sum(small_s) / len(small_s)
 
 
-def test_peak_memory(say: Callable[[str], None]) -> None:
+def test_peak_memory(report: Callable[[str], None]) -> None:
     """128,000 trajectories on 64 instances stay under 1.5 GB."""
     script = (
         "import resource; from tests.benchmarks.test_speed import large;"
@@ -97,5 +97,5 @@ def test_peak_memory(say: Callable[[str], None]) -> None:
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     peak_gb = int(done.stdout) * 1024 / 1e9
-    say(f"peak memory: {peak_gb:.2f} GB")
+    report(f"peak memory: {peak_gb:.2f} GB")
     assert peak_gb < 1.5

@@ -332,7 +332,7 @@ def run_pump(script: dict[str, Any]) -> Diary:
         env.run(until=trainer.over)
     except RuntimeError as stopped:
         if env.peek() == float("inf"):
-            raise DeadlockError(control.waiting_picture(), diary) from stopped
+            raise DeadlockError(control.deadlock_report(), diary) from stopped
         raise
     return diary
 

@@ -123,7 +123,7 @@ class Control:
         members["decided_ns"] = now_ns(self.env)
         del self._groups[group.index]
 
-    def waiting_picture(self) -> str:
+    def deadlock_report(self) -> str:
         """Return one line a party: who waits for what (for a deadlock's report)."""
         ledger = self.ledger
         lines = [

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from simrl.config.schema import STANDINGS, EngineCosts
+from simrl.config.schema import PROVENANCES, EngineCosts
 from simrl.model.cost.memory import (
     expert_weights,
     kv_bytes_per_token,
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 MOE_FLOOR_REQUESTS = 16
 
 
-def weakest(*standings: str) -> str:
+def weakest(*provenances: str) -> str:
     """Tell how far something can be trusted that rests on several parts.
 
     Args:
-        *standings: measured, derived or assumed, one for each part.
+        *provenances: measured, derived or assumed, one for each part.
 
     Returns:
         The least trustworthy of them.
     """
-    return max(standings, key=STANDINGS.index)
+    return max(provenances, key=PROVENANCES.index)
 
 
 def decode_read_bytes(model: ModelConfig) -> float:
@@ -61,7 +61,7 @@ def decode_read_bytes(model: ModelConfig) -> float:
 
 
 def derived_costs(hardware: HardwareConfig, model: ModelConfig, tensor_parallel: int) -> EngineCosts:
-    """Reckon an instance's coefficients from peak rates and efficiencies.
+    """Estimate an instance's coefficients from peak rates and efficiencies.
 
     Time for communication between the ranks is left out, so more than one rank comes out somewhat fast. The base is 0:
     PSRL's medians by batch stay flat until compute overtakes the reading of weights, and then grow in proportion.
@@ -73,7 +73,7 @@ def derived_costs(hardware: HardwareConfig, model: ModelConfig, tensor_parallel:
         tensor_parallel: Accelerators of one instance.
 
     Returns:
-        The coefficients, s; their standing is that of the weakest efficiency, and never better than derived.
+        The coefficients, s; their provenance is that of the weakest efficiency, and never better than derived.
     """
     flops_per_s = hardware.peak_flops_per_s * tensor_parallel
     bytes_per_s = hardware.memory_bandwidth_bytes_per_s * tensor_parallel
@@ -93,10 +93,10 @@ def derived_costs(hardware: HardwareConfig, model: ModelConfig, tensor_parallel:
         decode_per_context_token_s=kv_bytes_per_token(model) / (kv_bytes_per_s * hardware.kv_read_efficiency),
         prefill_per_token_s=token_s,
         prefill_per_token_context_s=attention_flops / (flops_per_s * hardware.prefill_attention_efficiency),
-        standing=weakest("derived", *(hardware.standing.get(key, "assumed") for key in efficiencies)),
-        source=f"reckoned for {model.name} on {hardware.name} TP{tensor_parallel} from peak rates and efficiencies "
+        provenance=weakest("derived", *(hardware.provenance.get(key, "assumed") for key in efficiencies)),
+        source=f"estimated for {model.name} on {hardware.name} TP{tensor_parallel} from peak rates and efficiencies "
         + ", ".join(
-            f"{key.removesuffix('_efficiency')} {getattr(hardware, key):g} ({hardware.standing.get(key, 'assumed')})"
+            f"{key.removesuffix('_efficiency')} {getattr(hardware, key):g} ({hardware.provenance.get(key, 'assumed')})"
             for key in efficiencies
         ),
     )

@@ -138,7 +138,7 @@ def kv_blocks(hardware: HardwareConfig, model: ModelConfig, rollout: RolloutConf
             f"{usable_gb:.1f} GB of {hardware.name}'s {hardware.memory_bytes / 1e9:.1f} GB do not hold"
             f" {weights_gb:.1f} GB of {model.name}'s weights, {hardware.reserved_bytes / 1e9:.1f} GB reserved and two"
             f" KV blocks of {block / 1e6:.1f} MB at rollout.tensor_parallel={rollout.tensor_parallel};"
-            f" {_mend(hardware, model, rollout)}",
+            f" {_hint(hardware, model, rollout)}",
         )
     return blocks
 
@@ -152,7 +152,7 @@ def _pool_and_block_bytes(
     return free, rollout.block_size * kv_bytes_per_token(model) / kv_shards(model, tensor_parallel)
 
 
-def _mend(hardware: HardwareConfig, model: ModelConfig, rollout: RolloutConfig) -> str:
+def _hint(hardware: HardwareConfig, model: ModelConfig, rollout: RolloutConfig) -> str:
     """Name the smallest doubling of tensor parallelism within the cluster at which two blocks fit."""
     tensor_parallel = 2 * rollout.tensor_parallel
     while tensor_parallel <= hardware.gpus:

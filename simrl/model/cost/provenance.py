@@ -22,13 +22,13 @@ def provenance(
         trainer: The training side.
 
     Returns:
-        One line ``standing: source`` each for decode, prefill, training, kv pool and weight sync.
+        One line ``provenance: source`` each for decode, prefill, training, kv pool and weight sync.
     """
     costs = engine_costs(hardware, model, rollout)
     source = " ".join(costs.source.split()) or ("rollout.costs" if rollout.costs is not None else "no source given")
     return {
-        "decode": f"{costs.standing}: {source}",
-        "prefill": f"{costs.prefill_standing or costs.standing}: {source}",
+        "decode": f"{costs.provenance}: {source}",
+        "prefill": f"{costs.prefill_provenance or costs.provenance}: {source}",
         "training": _training(hardware, trainer),
         "kv pool": _kv_pool(hardware, rollout),
         "weight sync": _weight_sync(hardware, trainer),
@@ -44,9 +44,9 @@ def _training(hardware: HardwareConfig, trainer: TrainerConfig) -> str:
         )
     if trainer.mfu is not None:
         return f"assumed: FLOP count at trainer.mfu={trainer.mfu:g} plus pipeline bubble"
-    standing = weakest("derived", hardware.standing.get("training_efficiency", "assumed"))
+    provenance = weakest("derived", hardware.provenance.get("training_efficiency", "assumed"))
     return (
-        f"{standing}: FLOP count at {hardware.name}'s training_efficiency {hardware.training_efficiency:g}"
+        f"{provenance}: FLOP count at {hardware.name}'s training_efficiency {hardware.training_efficiency:g}"
         " plus pipeline bubble"
     )
 
@@ -55,10 +55,10 @@ def _kv_pool(hardware: HardwareConfig, rollout: RolloutConfig) -> str:
     """Provenance of the KV pool's size."""
     if rollout.kv_blocks is not None:
         return f"assumed: rollout.kv_blocks={rollout.kv_blocks}"
-    standing = weakest("derived", hardware.standing.get("reserved_bytes", "assumed"))
+    provenance = weakest("derived", hardware.provenance.get("reserved_bytes", "assumed"))
     return (
-        f"{standing}: {rollout.gpu_memory_utilization:g} of {hardware.name}'s {hardware.memory_bytes / 1e9:.1f} GB less"
-        f" weights and {hardware.reserved_bytes / 1e9:.2f} GB reserved"
+        f"{provenance}: {rollout.gpu_memory_utilization:g} of {hardware.name}'s {hardware.memory_bytes / 1e9:.1f} GB"
+        f" less weights and {hardware.reserved_bytes / 1e9:.2f} GB reserved"
     )
 
 

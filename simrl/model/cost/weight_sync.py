@@ -19,7 +19,7 @@ def weight_sync_s(hardware: HardwareConfig, model: ModelConfig, trainer: Trainer
         trainer: Its ``weight_sync_s`` wins if given.
 
     Returns:
-        Duration, s; reckoned as the whole model over one link, all instances at once.
+        Duration, s; estimated as the whole model over one link, all instances at once.
     """
     if trainer.weight_sync_s is not None:
         return trainer.weight_sync_s

@@ -78,7 +78,7 @@ def read_trace(config: WorkloadConfig, group_size: int) -> TraceWorkload:
 
     Raises:
         ConfigError: The file can't be read or its rows don't make whole groups; the message names file, row or group,
-            and the mend.
+            and the hint.
     """
     rows = _read_rows(config)
     path = str(config.path)
@@ -178,7 +178,7 @@ def _read_arrow(path: Path, config: WorkloadConfig) -> Rows:
         if path.stat().st_size == 0:
             raise _empty(config.path) from error
         raise ConfigError(
-            "workload.path", config.path, f"is no readable {path.suffix} file ({_one_line(error)}); write it again"
+            "workload.path", config.path, f"is not a readable {path.suffix} file ({_one_line(error)}); write it again"
         ) from error
     if path.suffix.lower() == ".csv":
         prompt, response = ([_number(text) for text in column] for column in (prompt, response))
@@ -238,7 +238,7 @@ def _token_counts(rows: Rows, values: list[object], path: str, column: str) -> T
         raise ConfigError(
             "workload.path",
             path,
-            f"{rows.at(bad[0])}, column {column}: {reprlib.repr(values[bad[0]])} is no token count "
+            f"{rows.at(bad[0])}, column {column}: {reprlib.repr(values[bad[0]])} is not a token count "
             f"({_so_many(bad)}); must be a whole number from 1 to {LARGEST_TOKENS}",
         )
     return np.array(values, dtype=np.int64)
@@ -251,7 +251,7 @@ def _refuse_partial_groups(members: dict[object, list[int]], path: str, group_si
         return
     sizes = Counter(len(indices) for indices in members.values())
     key, count = partial[0]
-    mend = (
+    hint = (
         f"set group_size={count} or fix the trace"
         if len(sizes) == 1
         else f"fix the trace, or set group_size={sizes.most_common(1)[0][0]} and remove the groups of other sizes"
@@ -260,7 +260,7 @@ def _refuse_partial_groups(members: dict[object, list[int]], path: str, group_si
         "group_size",
         group_size,
         f"group {reprlib.repr(key)} in {path} has {count} rows "
-        f"({len(partial)} of {len(members)} groups differ from group_size); {mend}",
+        f"({len(partial)} of {len(members)} groups differ from group_size); {hint}",
     )
 
 

@@ -65,14 +65,14 @@ def connect(address: str = LOCAL, workers: int | None = None) -> None:
             "include_dashboard": False,
         }
     try:
-        knock(address)
+        check_reachable(address)
         ray.init(address=address, **options)
     except Exception as error:  # Ray raises whatever its transport does
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ConfigError("ray.address", address, f"no Ray answers there ({reason}); local starts one here") from error
 
 
-def knock(address: str) -> None:
+def check_reachable(address: str) -> None:
     """Raise OSError if nothing listens at ``host:port``; Ray itself would try for ten minutes."""
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     if colon:

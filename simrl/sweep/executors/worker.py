@@ -69,11 +69,11 @@ class Worker(Generic[Task, Result]):
         self.pipe.close()
 
     @staticmethod
-    def dismiss(workers: list[Worker[Task, Result]], *, hurry: bool) -> None:
-        """End idle workers, or, in a hurry, busy ones too: they clear up first; none is left on return."""
+    def dismiss(workers: list[Worker[Task, Result]], *, force: bool) -> None:
+        """End idle workers, or, by force, busy ones too: they clear up first; none is left on return."""
         for worker in workers:
             worker.pipe.close()
-            if hurry:
+            if force:
                 worker.process.terminate()
         until_s = time.monotonic() + DISMISSAL_S
         for worker in workers:

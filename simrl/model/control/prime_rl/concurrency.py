@@ -56,7 +56,7 @@ class AdaptiveConcurrency(Admission):
     initial_inflight: int | None = None
     """Trajectories; null starts at the floor and jumps to what the KV cache holds once that is known."""
     seq_len: int = 2048
-    """Tokens a trajectory is reckoned to need if no engine tells its maximum."""
+    """Tokens a trajectory is estimated to need if no engine tells its maximum."""
     kv_usage: str = "largest"
     """largest | mean: over the engines, what the cap looks at."""
     target_lag: int = 1

@@ -174,7 +174,7 @@ class EpisodeControl:
         taken, self._batch_taken = self._batch_taken, None
         taken.succeed(batch)
 
-    def waiting_picture(self) -> str:
+    def deadlock_report(self) -> str:
         """Return one line a party: who waits for what (for a deadlock's report)."""
         orchestrator = self.orchestrator
         cap, dispatcher, sink = orchestrator.concurrency, orchestrator.dispatcher, orchestrator.sink

@@ -67,18 +67,20 @@ def _compiler(part: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-m", __name__, part], stdin=quiet, stdout=quiet, stderr=quiet)  # noqa: S603 - ours
 
 
-def compile_engine(say: Callable[[str], object] | None = None, ahead: Sequence[subprocess.Popen[bytes]] = ()) -> float:
+def compile_engine(
+    report: Callable[[str], object] | None = None, ahead: Sequence[subprocess.Popen[bytes]] = ()
+) -> float:
     """Compile the engine, or load it from the cache, by running a tiny case; return the seconds it took.
 
     Args:
-        say: called with one line if it takes more than two seconds.
+        report: called with one line if it takes more than two seconds.
         ahead: the processes of :func:`compiling_ahead`.
     """
     started = time.monotonic()
     doing = (
         "loading the rollout engine ..." if WHOLE.exists() else "compiling the rollout engine (once; it is cached) ..."
     )
-    timer = threading.Timer(LONG_S, say or (lambda _: None), [doing])
+    timer = threading.Timer(LONG_S, report or (lambda _: None), [doing])
     timer.daemon = True
     timer.start()
     for part in ahead:

@@ -1,7 +1,7 @@
 """The clock of an instance: how long iterations last, and decode stretches in closed form.
 
 A stretch is a run of iterations in which the same requests decode: its linear time is constant and its context grows
-by one token a request, so the end of its j-th iteration is a quadratic in j. It is reckoned from the stretch's anchor
+by one token a request, so the end of its j-th iteration is a quadratic in j. It is estimated from the stretch's anchor
 whether the stretch is taken in one go or iteration by iteration, so both give the same nanoseconds.
 """
 
@@ -77,7 +77,7 @@ def pass_time(state: EngineState, to: int) -> None:
 
 @compiled
 def begin_iteration(state: EngineState) -> bool:
-    """Schedule an iteration and reckon its end; return False if nothing can be scheduled."""
+    """Schedule an iteration and estimate its end; return False if nothing can be scheduled."""
     engine = state.engine[0]
     schedule(state)
     if engine.scheduled == 0:

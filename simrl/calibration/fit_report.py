@@ -29,7 +29,7 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     return ["| " + " | ".join(line) + " |" for line in lines]
 
 
-def report(fitted: Fit) -> str:
+def fit_report(fitted: Fit) -> str:
     """Return the fit as Markdown."""
     spec = fitted.spec
     values = []
