@@ -20,7 +20,7 @@ from simrl.cli import commands
 from simrl.cli.exit_code import FAILED, ended
 from simrl.cli.multirun import SweepReport, link_run, stop_mark
 from simrl.cli.run_report import run_report
-from simrl.config.compose import config_folder, typed
+from simrl.config.compose import config_folder, stored, typed
 from simrl.config.schema import ConfigError
 from simrl.model.engine.vllm.compilation import compile_engine, compiling_ahead
 from simrl.runs.limits import Limits, limits_of
@@ -39,7 +39,7 @@ def hydra_files(config: DictConfig) -> dict[str, str]:
     """Return the three files Hydra keeps of a job."""
     own = OmegaConf.create({"hydra": HydraConfig.get()})
     return {
-        "config.yaml": OmegaConf.to_yaml(config),
+        "config.yaml": OmegaConf.to_yaml(stored(config)),
         "hydra.yaml": OmegaConf.to_yaml(own),
         "overrides.yaml": OmegaConf.to_yaml(HydraConfig.get().overrides.task),
     }

@@ -20,8 +20,18 @@ from omegaconf.errors import (
 )
 from yaml import MarkedYAMLError  # type: ignore[import-untyped] # what Hydra reads files with
 
+from simrl.config import hugging_face
 from simrl.config.overrides import check_choice, is_group_choice, raw_value, reason_of, set_value
-from simrl.config.schema import GROUPS, RUN_KEYS, TOP_KEYS, ConfigError, SimulationConfig, VerlConfig, brief
+from simrl.config.schema import (
+    GROUPS,
+    RUN_KEYS,
+    TOP_KEYS,
+    ConfigError,
+    HuggingFaceModel,
+    SimulationConfig,
+    VerlConfig,
+    brief,
+)
 
 
 def config_folder() -> str:
@@ -47,12 +57,16 @@ def own_places(hydra: DictConfig) -> list[str]:
 def _register() -> None:
     """Give Hydra the schemas; in a sub-group of their own they stay out of a group's options and of glob(*)."""
     schemas = [(group, "base", schema) for group, schema in GROUPS.items()]
-    schemas.append(("framework", "verl", VerlConfig))
+    schemas += [("framework", "verl", VerlConfig), ("model", "hugging_face", HuggingFaceModel)]
     for group, name, schema in schemas:
         node = OmegaConf.structured(schema)
         OmegaConf.set_readonly(node, None)  # OmegaConf takes frozen dataclasses for constants; here files fill them
         ConfigStore.instance().store(group=f"{group}/schema", name=name, node=node)
     OmegaConf.register_new_resolver("minus", lambda a, b: a - b, replace=True)
+    models = Path(config_folder()) / "model"
+    OmegaConf.register_new_resolver(
+        "hugging_face", lambda key, _parent_: hugging_face.value(key, _parent_.path, models), replace=True
+    )
     OmegaConf.register_new_resolver("random", lambda: token_hex(4), use_cache=True, replace=True)  # names, no results
 
 
@@ -76,17 +90,38 @@ def typed(config: DictConfig) -> SimulationConfig:
                 raise ConfigError(group, raw_value(config, group), hint)
             for key, known in _strangers(config[group], group):
                 raise ConfigError(key, raw_value(config, key), f"no such key; {key.rpartition('.')[0]} has {known}")
-            parts[group] = OmegaConf.to_object(config[group])
+            part = OmegaConf.to_object(config[group])
+            parts[group] = part.shape() if isinstance(part, HuggingFaceModel) else part
         for key in RUN_KEYS:
             parts[key] = config[key]
     except OmegaConfBaseException as error:
-        key = str(error.full_key)
-        hint = "needs a value" if isinstance(error, MissingMandatoryValue) else reason_of(error)
-        raise ConfigError(key, raw_value(config, key), hint) from error
+        raise (_refusal_in(error) or _unusable(config, error)) from error
     for key in RUN_KEYS:
         if not isinstance(parts[key], int) or isinstance(parts[key], bool):
             raise ConfigError(key, parts[key], "must be a whole number")
     return SimulationConfig(**parts)
+
+
+def stored(config: DictConfig) -> DictConfig:
+    """Return *config* as a run's .hydra/config.yaml keeps it: with the values a config.json had, not with its path."""
+    if OmegaConf.get_type(config.model) is not HuggingFaceModel:
+        return config
+    content: Any = OmegaConf.to_container(config, resolve=False)
+    return OmegaConf.create({**content, "model": dataclasses.asdict(typed(config).model)})
+
+
+def _unusable(config: DictConfig, error: OmegaConfBaseException) -> ConfigError:
+    """Return the error of a key that has no value, or one of another type."""
+    key = str(error.full_key)
+    hint = "needs a value" if isinstance(error, MissingMandatoryValue) else reason_of(error)
+    return ConfigError(key, raw_value(config, key), hint)
+
+
+def _refusal_in(error: BaseException | None) -> ConfigError | None:
+    """Return the ConfigError that a resolver raised, which OmegaConf wraps in errors of its own."""
+    while error is not None and not isinstance(error, ConfigError):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def _strangers(node: DictConfig, path: str) -> Iterator[tuple[str, str]]:
@@ -113,8 +148,8 @@ def plain(config: SimulationConfig) -> dict[str, Any]:
 
 def explain(error: Exception) -> str:
     """Return a configuration error as one line."""
-    if isinstance(error, ConfigError):
-        return str(error)
+    if refusal := _refusal_in(error):
+        return str(refusal)
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options is not None:
         group, _, option = str(error.missing_cfg_file).rpartition("/")
         return str(ConfigError(group, option, f"no such option; {group} has {', '.join(error.options)}"))

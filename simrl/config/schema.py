@@ -7,7 +7,7 @@ error and its checks of single values are handed on here. Checks that need two g
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from simrl.config import ranges
@@ -23,6 +23,7 @@ __all__ = [
     "EngineCosts",
     "FrameworkConfig",
     "HardwareConfig",
+    "HuggingFaceModel",
     "ModelConfig",
     "RolloutConfig",
     "SimulationConfig",
@@ -123,6 +124,18 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         ranges.check_model(self)
+
+
+@dataclass(frozen=True)
+class HuggingFaceModel(ModelConfig):
+    """A model whose values come from a ``config.json``, see :mod:`simrl.config.hugging_face`."""
+
+    path: str | None = None
+    """The file or its folder."""
+
+    def shape(self) -> ModelConfig:
+        """Return the model itself: where it was read is no part of it."""
+        return ModelConfig(**{part.name: getattr(self, part.name) for part in fields(ModelConfig)})
 
 
 @dataclass(frozen=True)
