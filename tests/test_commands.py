@@ -21,7 +21,7 @@ from simrl.config.schema import ConfigError, SimulationConfig
 from simrl.model.metrics import UNITS
 from simrl.runs.lock import lock_path, this_process
 from simrl.runs.run import run, run_folder
-from simrl.runs.tables import write_status
+from simrl.runs.status import write_status
 from simrl.stats import t_quantile_975
 from simrl.sweep.estimate import Size, estimate
 from simrl.sweep.folder import write_runs

@@ -19,8 +19,8 @@ from hydra import initialize_config_dir
 
 import simrl.cli.main
 import simrl.runs.run
+import simrl.sweep.execute
 import simrl.sweep.executors.job
-import simrl.sweep.pool
 from simrl.cli.main import sweep_job
 from simrl.cli.multirun import link_run
 from simrl.config.compose import compose_point, config_folder
@@ -28,10 +28,10 @@ from simrl.config.schema import ConfigError, SimulationConfig
 from simrl.plots.sweep_picture import draw_sweep
 from simrl.runs.limits import Limits
 from simrl.runs.run import NOT_STARTED, Outcome
+from simrl.sweep.execute import run_points
 from simrl.sweep.executors.job import compute
 from simrl.sweep.folder import read_folder
 from simrl.sweep.grid import Point, expand, sweep_of
-from simrl.sweep.pool import run_points
 from simrl.sweep.request import carry_out, parse, requested
 from simrl.sweep.table import collect_folder
 from sweeps.collection import SWEEP, article_tables
@@ -151,8 +151,8 @@ def never_listen(job: simrl.sweep.executors.job.Job, on_try: Callable[[int], Non
 
 def test_a_worker_that_hears_no_alarm_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that goes on after its time limit is ended with its process."""
-    monkeypatch.setattr(simrl.sweep.pool, "compute", never_listen)
-    monkeypatch.setattr(simrl.sweep.pool, "GRACE_S", 0.2)
+    monkeypatch.setattr(simrl.sweep.execute, "compute", never_listen)
+    monkeypatch.setattr(simrl.sweep.execute, "GRACE_S", 0.2)
     outcomes = run_points(points(2), tmp_path, workers=1, limits=Limits(timeout_s=3))
     assert [outcome.state for outcome in outcomes] == ["failed", "ok"]
     assert "had to be killed" in str(status_of(tmp_path, 0)["error"])

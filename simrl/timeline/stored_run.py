@@ -10,7 +10,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from simrl.config.compose import typed
 from simrl.config.schema import GROUPS, ConfigError, SimulationConfig, VerlConfig
-from simrl.runs.tables import STATUS, read_status
+from simrl.runs.status import STATUS, read_status
 
 CONFIG = Path(".hydra") / "config.yaml"
 
