@@ -7,8 +7,10 @@ it never deadlocks is proved in docs/mechanisms.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from simrl.config.schema import ConfigError, at_least, more_than
+from simrl.config.parameters import AtLeast, MoreThan
+from simrl.config.schema import ConfigError
 from simrl.model.control.admission import Admission
 from simrl.model.control.ledger import Group, Ledger
 from simrl.model.control.sampling import Sampling
@@ -25,10 +27,10 @@ class Backlog(Admission):
     again at an update; it is shut while a batch trains, since a group that waits for the publish gains a version.
     """
 
-    eta: int
-    quota: float | None = None
+    eta: Annotated[int, AtLeast(0)]
+    quota: Annotated[float | None, AtLeast(1)] = None
     """Batches, fractions allowed; null means 1 at eta=0, 1.5 at eta=1 and 3 above."""
-    running_batches: float | None = 1.25
+    running_batches: Annotated[float | None, MoreThan(0)] = 1.25
     """Batches of running groups at most; null sets no window."""
     hold_while_training: bool = True
     """Whether nothing is admitted between a batch and its publish."""
@@ -36,12 +38,9 @@ class Backlog(Admission):
     """Admit no group that no step is left to train: nothing is dropped, so their number is known."""
 
     def __post_init__(self) -> None:
-        at_least("framework.admission.eta", self.eta, 0)
-        at_least("framework.admission.quota", self.quota, 1)
-        more_than("framework.admission.running_batches", self.running_batches, 0)
         if self.batches > self.eta + 1:
             raise ConfigError(
-                "framework.admission.quota",
+                "quota",
                 self.batches,
                 f"more than eta + 1 batches cannot all be trained within {self.eta} versions; "
                 f"set it to {self.eta + 1} or less",
@@ -74,10 +73,7 @@ class Backlog(Admission):
 class MostUrgent(Sampling):
     """The batch is the most urgent ready groups, as soon as all others can still meet their deadlines."""
 
-    eta: int
-
-    def __post_init__(self) -> None:
-        at_least("framework.sampling.eta", self.eta, 0)
+    eta: Annotated[int, AtLeast(0)]
 
     def pick(self, ledger: Ledger) -> list[Group]:
         """Return the most urgent ready groups if, for every k, those left with k versions to go fit in k batches."""
