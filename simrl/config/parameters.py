@@ -13,7 +13,7 @@ from math import isfinite
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-from simrl.config.ranges import ConfigError, at_least, more_than
+from simrl.config.ranges import ConfigError, at_least, at_most, more_than
 
 
 class AtLeast(NamedTuple):
@@ -36,12 +36,25 @@ class MoreThan(NamedTuple):
         more_than(key, value, self.bound)
 
 
+class AtMost(NamedTuple):
+    """The largest value of a number."""
+
+    most: float
+
+    def check(self, key: str, value: float) -> None:
+        """Raise :class:`ConfigError` if *value* is above it."""
+        at_most(key, value, self.most)
+
+
+Limit = AtLeast | AtMost | MoreThan
+
+
 class Parameter(NamedTuple):
     """What values a parameter may have."""
 
     types: tuple[type, ...]
     choices: tuple[object, ...] = ()
-    ranges: tuple[AtLeast | MoreThan, ...] = ()
+    ranges: tuple[Limit, ...] = ()
     default: object = MISSING
     """MISSING if it must be given."""
 
@@ -73,7 +86,7 @@ def _read(annotation: Any) -> Parameter:
     if origin is Annotated:
         inner, *marks = get_args(annotation)
         own = _read(inner)
-        return own._replace(ranges=own.ranges + tuple(mark for mark in marks if isinstance(mark, AtLeast | MoreThan)))
+        return own._replace(ranges=own.ranges + tuple(mark for mark in marks if isinstance(mark, Limit)))
     if origin in (Union, UnionType):
         parts = [_read(part) for part in get_args(annotation)]
         return Parameter(

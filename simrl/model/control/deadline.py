@@ -30,11 +30,11 @@ class Backlog(Admission):
     eta: Annotated[int, AtLeast(0)]
     quota: Annotated[float | None, AtLeast(1)] = None
     """Batches, fractions allowed; null means 1 at eta=0, 1.5 at eta=1 and 3 above."""
-    running_batches: Annotated[float | None, MoreThan(0)] = 1.25
+    running_batches: Annotated[float | None, MoreThan(0)] = None
     """Batches of running groups at most; null sets no window."""
-    hold_while_training: bool = True
+    hold_while_training: bool = False
     """Whether nothing is admitted between a batch and its publish."""
-    stop_at_last_step: bool = True
+    stop_at_last_step: bool = False
     """Admit no group that no step is left to train: nothing is dropped, so their number is known."""
 
     def __post_init__(self) -> None:
@@ -79,16 +79,13 @@ class MostUrgent(Sampling):
         """Return the most urgent ready groups if, for every k, those left with k versions to go fit in k batches."""
         if len(ledger.ready) < ledger.missing:
             return []
-        batch = sorted(ledger.ready.values(), key=lambda group: group.admission_version)[: ledger.missing]
-        left = [0] * (self.eta + 1)  # by versions to go; nobody has more than eta
-        for groups in (ledger.running, ledger.ready):
-            for group in groups.values():
-                left[self.eta - ledger.age(group)] += 1
-        for group in batch:
-            left[self.eta - ledger.age(group)] -= 1
-        due = 0
-        for versions_to_go, groups_left in enumerate(left):
-            due += groups_left
+        untaken, due = ledger.missing, 0
+        for versions_to_go in range(self.eta + 1):  # nobody has more than eta
+            version = ledger.version - self.eta + versions_to_go
+            ready = ledger.ready_by_version[version]
+            taken = min(ready, untaken)
+            untaken -= taken
+            due += ledger.running_by_version[version] + ready - taken
             if due > versions_to_go * ledger.groups_per_batch:
                 return []
-        return batch
+        return sorted(ledger.ready.values(), key=lambda group: group.admission_version)[: ledger.missing]  # stable
