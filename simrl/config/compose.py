@@ -22,7 +22,7 @@ from yaml import MarkedYAMLError  # type: ignore[import-untyped] # what Hydra re
 
 from simrl.config.knobs import framework_of, knob_names
 from simrl.config.overrides import check_choice, is_group_choice, raw_value, reason_of, set_value
-from simrl.config.schema import GROUPS, RUN_KEYS, TOP_KEYS, ConfigError, SimulationConfig, brief
+from simrl.config.schema import GROUPS, RUN_KEYS, TOP_KEYS, ConfigError, FrameworkConfig, SimulationConfig, brief
 
 
 def config_folder() -> str:
@@ -81,10 +81,7 @@ def typed(config: DictConfig) -> SimulationConfig:
             if not issubclass(OmegaConf.get_type(config[group]) or type(None), schema):
                 hint = "has no schema; let its file begin with the defaults of the other options"
                 raise ConfigError(group, raw_value(config, group), hint)
-            own = [f"{group}.{name}" for name in knob_names(config[group])] if group == "framework" else []
             for key, known in _strangers(config[group], group):
-                if key in own:
-                    continue
                 raise ConfigError(key, raw_value(config, key), f"no such key; {key.rpartition('.')[0]} has {known}")
             parts[group] = framework_of(config[group]) if group == "framework" else OmegaConf.to_object(config[group])
         for key in RUN_KEYS:
@@ -103,6 +100,8 @@ def _strangers(node: DictConfig, path: str) -> Iterator[tuple[str, str]]:
     """Find the keys below a node that its schema does not have, which a ``+`` lets in; also tell those it has."""
     schema = OmegaConf.get_type(node)
     known = [field.name for field in dataclasses.fields(schema)] if dataclasses.is_dataclass(schema) else None
+    if known is not None and schema is FrameworkConfig:
+        known += knob_names(node)
     for key in map(str, node):
         below = node._get_node(key)  # noqa: SLF001 - an unresolved look
         if known is not None and key not in known:

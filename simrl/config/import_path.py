@@ -17,10 +17,14 @@ def is_import_path(name: object) -> bool:
     return isinstance(name, str) and ":" in name
 
 
+def search_here() -> None:
+    """Let Python find modules in the folder the command was started in, last; ``python -m`` has it first."""
+    if not {"", str(Path.cwd())} & set(sys.path):
+        sys.path.append(str(Path.cwd()))
+
+
 def load_class(key: str, path: str, base: type[Base]) -> type[Base]:
     """Return the class that *path* names.
-
-    The folder that the command was started in is searched last, as for any script; ``python -m`` searches it first.
 
     Args:
         key: the configuration key that holds *path*, for the message.
@@ -33,8 +37,7 @@ def load_class(key: str, path: str, base: type[Base]) -> type[Base]:
     module_name, _, class_name = path.partition(":")
     if not class_name.isidentifier() or not all(part.isidentifier() for part in module_name.split(".")):
         raise ConfigError(key, path, "is not an import path; write package.module:Class")
-    if not {"", str(Path.cwd())} & set(sys.path):
-        sys.path.append(str(Path.cwd()))
+    search_here()
     try:
         module = importlib.import_module(module_name)
     except Exception as error:  # whatever a foreign module raises when it is run

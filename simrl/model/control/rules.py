@@ -11,40 +11,9 @@ from simrl.config.schema import ConfigError, FrameworkConfig
 from simrl.model.control.admission import Admission
 from simrl.model.control.cancellation import Cancellation
 from simrl.model.control.rule import ANY, Rule
+from simrl.model.control.rule_names import RULES
 from simrl.model.control.sampling import Sampling
 
-CONTROL = "simrl.model.control"
-RULES: dict[str, dict[str, str]] = {
-    "admission": {
-        "version_quota": f"{CONTROL}.admission.version_quota:VersionQuota",
-        "held_permits": f"{CONTROL}.admission.held_permits:HeldPermits",
-        "running_window": f"{CONTROL}.admission.running_window:RunningWindow",
-        "trajectory_slots": f"{CONTROL}.admission.trajectory_slots:TrajectorySlots",
-        "batch_permits": f"{CONTROL}.admission.batch_permits:BatchPermits",
-        "buffer_permits": f"{CONTROL}.admission.buffer_permits:BufferPermits",
-        "quota_and_extras": f"{CONTROL}.admission.quota_and_extras:QuotaAndExtras",
-        "adaptive_concurrency": f"{CONTROL}.prime_rl.concurrency:AdaptiveConcurrency",
-        "backlog": f"{CONTROL}.deadline:Backlog",
-        "reservations": f"{CONTROL}.psrl:Reservations",
-    },
-    "cancellation": {
-        "never": f"{CONTROL}.cancellation.never:Never",
-        "older_than": f"{CONTROL}.cancellation.older_than:OlderThan",
-        "older_than_collecting": f"{CONTROL}.prime_rl.orchestrator:OlderThanCollecting",
-    },
-    "sampling": {
-        "oldest_first": f"{CONTROL}.sampling.oldest_first:OldestFirst",
-        "completion_order": f"{CONTROL}.sampling.completion_order:CompletionOrder",
-        "oldest_version": f"{CONTROL}.sampling.oldest_version:OldestVersion",
-        "bound_batch": f"{CONTROL}.sampling.bound_batch:BoundBatch",
-        "recent_versions": f"{CONTROL}.sampling.recent_versions:RecentVersions",
-        "version_by_version": f"{CONTROL}.sampling.version_by_version:VersionByVersion",
-        "fifo_sink": f"{CONTROL}.prime_rl.train_sink:FifoSink",
-        "most_urgent": f"{CONTROL}.deadline:MostUrgent",
-        "reservations": f"{CONTROL}.psrl:Reservations",
-    },
-}
-"""By layer and name; import paths, as for a user's own rules, so that a run loads no other rules than it has."""
 BASES: dict[str, type[Rule]] = {"admission": Admission, "cancellation": Cancellation, "sampling": Sampling}
 
 
@@ -86,18 +55,24 @@ def spec_of(framework: FrameworkConfig, layer: str) -> Spec:
     return Spec(key, parameters.pop("rule", None), parameters)
 
 
-def rule_class(layer: str, name: Any, key: str) -> type[Rule]:
-    """Return the class of the rule that *name* is: one of :data:`RULES`, or the import path of a user's own.
+def rule_path(layer: str, name: Any, key: str) -> str:
+    """Return the import path of the rule that *name* is: one of :data:`RULES`, or the path of a user's own.
 
     Raises:
         ConfigError: if there is no such rule in that layer.
     """
     if is_import_path(name):
-        return load_class(key, name, BASES[layer])
+        return str(name)
     known = RULES[layer]
     if not isinstance(name, str) or name not in known:
         raise ConfigError(key, name, f"must be one of {', '.join(known)}, or your own: package.module:Class")
-    return load_class(key, known[name], BASES[layer])
+    return known[name]
+
+
+def rule_class(layer: str, name: Any, key: str) -> type[Rule]:
+    """Return the class of that rule."""
+    path = rule_path(layer, name, key)
+    return load_class(key, path, BASES[layer])
 
 
 def rule_classes(framework: FrameworkConfig) -> dict[str, type[Rule]]:
