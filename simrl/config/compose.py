@@ -21,15 +21,16 @@ from yaml import MarkedYAMLError  # type: ignore[import-untyped] # what Hydra re
 
 from simrl.config import hugging_face
 from simrl.config.composition import Composition, Compositions
+from simrl.config.knobs import framework_of, knob_names
 from simrl.config.overrides import check_choice, is_group_choice, raw_value, reason_of, set_value
 from simrl.config.schema import (
     GROUPS,
     RUN_KEYS,
     TOP_KEYS,
     ConfigError,
+    FrameworkConfig,
     HuggingFaceModel,
     SimulationConfig,
-    VerlConfig,
     brief,
 )
 
@@ -54,14 +55,22 @@ def own_places(hydra: DictConfig) -> list[str]:
     return search_path(*(path for path in files if Path(path) != Path(config_folder())))
 
 
+def schema_of(group: str, kind: type[Any] | None = None) -> DictConfig:
+    """Return a group's schema, or that of a *kind* of it, for files and values to fill."""
+    node: DictConfig = OmegaConf.structured(kind or GROUPS[group])
+    OmegaConf.set_readonly(node, None)  # OmegaConf takes frozen dataclasses for constants; here files fill them
+    if group == "framework":  # its own knobs, and the parameters of its rules: checked when their classes are known
+        for part in (node, node.admission, node.cancellation, node.sampling):
+            OmegaConf.set_struct(part, False)
+    return node
+
+
 def _register() -> None:
     """Give Hydra the schemas; in a sub-group of their own they stay out of a group's options and of glob(*)."""
-    schemas = [(group, "base", schema) for group, schema in GROUPS.items()]
-    schemas += [("framework", "verl", VerlConfig), ("model", "hugging_face", HuggingFaceModel)]
-    for group, name, schema in schemas:
-        node = OmegaConf.structured(schema)
-        OmegaConf.set_readonly(node, None)  # OmegaConf takes frozen dataclasses for constants; here files fill them
-        ConfigStore.instance().store(group=f"{group}/schema", name=name, node=node)
+    for group in GROUPS:
+        ConfigStore.instance().store(group=f"{group}/schema", name="base", node=schema_of(group))
+    hugging_face_model = schema_of("model", HuggingFaceModel)
+    ConfigStore.instance().store(group="model/schema", name="hugging_face", node=hugging_face_model)
     OmegaConf.register_new_resolver("minus", lambda a, b: a - b, replace=True)
     models = Path(config_folder()) / "model"
     OmegaConf.register_new_resolver(
@@ -90,8 +99,7 @@ def typed(config: DictConfig) -> SimulationConfig:
                 raise ConfigError(group, raw_value(config, group), hint)
             for key, known in _strangers(config[group], group):
                 raise ConfigError(key, raw_value(config, key), f"no such key; {key.rpartition('.')[0]} has {known}")
-            part = OmegaConf.to_object(config[group])
-            parts[group] = part.shape() if isinstance(part, HuggingFaceModel) else part
+            parts[group] = _part(group, config[group])
         for key in RUN_KEYS:
             parts[key] = config[key]
     except OmegaConfBaseException as error:
@@ -100,6 +108,14 @@ def typed(config: DictConfig) -> SimulationConfig:
         if not isinstance(parts[key], int) or isinstance(parts[key], bool):
             raise ConfigError(key, parts[key], "must be a whole number")
     return SimulationConfig(**parts)
+
+
+def _part(group: str, node: DictConfig) -> Any:
+    """Return the typed configuration of one group."""
+    if group == "framework":
+        return framework_of(node)
+    part = OmegaConf.to_object(node)
+    return part.shape() if isinstance(part, HuggingFaceModel) else part
 
 
 def stored(config: DictConfig) -> DictConfig:
@@ -128,6 +144,8 @@ def _strangers(node: DictConfig, path: str) -> Iterator[tuple[str, str]]:
     """Find the keys below a node that its schema does not have, which a ``+`` lets in; also tell those it has."""
     schema = OmegaConf.get_type(node)
     known = [field.name for field in dataclasses.fields(schema)] if dataclasses.is_dataclass(schema) else None
+    if known is not None and schema is FrameworkConfig:
+        known += knob_names(node)
     for key in map(str, node):
         below = node._get_node(key)  # noqa: SLF001 - an unresolved look
         if known is not None and key not in known:
@@ -143,7 +161,10 @@ def choices(config: SimulationConfig) -> dict[str, str]:
 
 def plain(config: SimulationConfig) -> dict[str, Any]:
     """Return the configuration as plain nested values, the basis of a run's identity."""
-    return dataclasses.asdict(config)
+    content = dataclasses.asdict(config)
+    for name, knob in content["framework"]["knobs"].items():
+        content["framework"][name] = knob.pop("value")  # where the configuration has it
+    return content
 
 
 def explain(error: Exception) -> str:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Annotated
 
-from simrl.config.schema import at_least
+from simrl.config.parameters import AtLeast
 from simrl.model.control.admission import Admission
 from simrl.model.control.ledger import Group, Ledger
 from simrl.model.control.sampling import Sampling
@@ -32,14 +33,11 @@ class Buffer:
 class Reservations(Admission, Sampling):
     """Worst-case reservation at version + eta, greedy placement on completion, a full buffer is consumed."""
 
-    eta: int
+    eta: Annotated[int, AtLeast(0)]
     buffers: dict[int, Buffer] = field(default_factory=dict, init=False)
     """By step."""
     consumed: int = field(default=0, init=False)
     """Steps whose buffer is gone."""
-
-    def __post_init__(self) -> None:
-        at_least("framework.admission.eta", self.eta, 0)
 
     def _open(self, ledger: Ledger, version: int) -> Iterator[tuple[int, Buffer]]:
         """Yield the buffers that may hold a group of *version*, lowest first."""
