@@ -167,17 +167,22 @@ def plain(config: SimulationConfig) -> dict[str, Any]:
     return content
 
 
-def explain(error: Exception) -> str:
-    """Return a configuration error as one line."""
-    if refusal := _refusal_in(error):
-        return str(refusal)
+def refusal_of(error: Exception) -> ConfigError | None:
+    """Return a configuration error as the one we raise ourselves, if it names a key and a value."""
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options is not None:
         group, _, option = str(error.missing_cfg_file).rpartition("/")
-        return str(ConfigError(group, option, f"no such option; {group} has {', '.join(error.options)}"))
+        return ConfigError(group, option, f"no such option; {group} has {', '.join(error.options)}")
     if isinstance(error, OverrideParseException):
         key, _, value = error.override.partition("=")
         hint = f"cannot be read ({_misread(error)}); quote special characters: key=\"'value'\""
-        return str(ConfigError(key, value, hint))
+        return ConfigError(key, value, hint)
+    return _refusal_in(error)
+
+
+def explain(error: Exception) -> str:
+    """Return a configuration error as one line."""
+    if refusal := refusal_of(error):
+        return str(refusal)
     if isinstance(error, OmegaConfBaseException) and error.full_key:
         return f"{error.full_key}: {reason_of(error)}"
     parts = [str(error)]

@@ -229,6 +229,11 @@ def instances_table(records: Records) -> pa.Table:
     return table(columns, INSTANCE_UNITS)
 
 
+def segments_table(records: Records) -> pa.Table:
+    """Return the tokens of each trajectory by rollout version."""
+    return table({name: records.segments[name] for name in SEGMENT_UNITS}, SEGMENT_UNITS)
+
+
 def flat(values: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the leaves of nested configuration values under dotted keys; lists as JSON text."""
     for key, value in values.items():
@@ -262,6 +267,11 @@ def summary_column(name: str, value: Any) -> Any:
     return [value] if isinstance(value, list) else np.array([value])
 
 
+def summary_table(row: dict[str, Any]) -> pa.Table:
+    """Return the summary as a table of one row."""
+    return table({name: summary_column(name, value) for name, value in row.items()}, UNITS)
+
+
 def write_parquet(content: pa.Table, path: Path) -> None:
     """Write a table; the same rows give the same bytes.
 
@@ -278,14 +288,12 @@ def write_parquet(content: pa.Table, path: Path) -> None:
 def write_records(folder: Path, config: SimulationConfig, records: Records, run_id: str) -> dict[str, Any]:
     """Write a run's Parquet files into *folder*; return its summary row."""
     row = summary_row(config, records, run_id)
-    write_parquet(table({name: summary_column(name, value) for name, value in row.items()}, UNITS), folder / SUMMARY)
+    write_parquet(summary_table(row), folder / SUMMARY)
     write_parquet(batches_table(records), folder / BATCHES)
     write_parquet(trajectories_table(records), folder / TRAJECTORIES)
     write_parquet(timeline_table(records), folder / TIMELINE)
     write_parquet(instances_table(records), folder / INSTANCES)
-    segments = records.segments
-    columns = {name: segments[name] for name in SEGMENT_UNITS}
-    write_parquet(table(columns, SEGMENT_UNITS), folder / SEGMENTS)
+    write_parquet(segments_table(records), folder / SEGMENTS)
     return row
 
 

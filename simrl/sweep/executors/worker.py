@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -33,7 +34,7 @@ class Worker(Generic[Task, Result]):
         """Start the process; *work* must be importable."""
         self.pipe, theirs = CONTEXT.Pipe()
         self.process = CONTEXT.Process(target=_serve, args=(theirs, work), daemon=True)
-        with interrupts_held():
+        with interrupts_held(), main_left_alone():
             self.process.start()
         theirs.close()  # so that the pipe ends when the process does
         self.task: Task | None = None
@@ -108,3 +109,18 @@ def interrupts_held() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+@contextmanager
+def main_left_alone() -> Iterator[None]:
+    """Let processes that are started here not run the main module again: they need nothing of it.
+
+    It may be a user's script without a ``__main__`` guard, which would start its sweep in every worker.
+    """
+    main = vars(sys.modules["__main__"])
+    names: dict[str, object] = {name: main[name] for name in ("__spec__", "__file__") if name in main}
+    main.update(dict.fromkeys(names))
+    try:
+        yield
+    finally:
+        main.update(names)
