@@ -61,10 +61,11 @@ def test_the_readmes_example_holds(tmp_path: Path) -> None:
 
 
 def test_importing_simrl_loads_next_to_nothing(tmp_path: Path) -> None:
-    """Nothing but simrl's own few modules is loaded, and every name is there all the same."""
+    """Only modules of the standard library are loaded, few of them, and every name is there all the same."""
     code = "import sys; before = {*sys.modules}; import simrl; print(*sorted({*sys.modules} - before))"
     loaded, names = run(f"{code}\nprint(*dir(simrl))", tmp_path).splitlines()
-    assert loaded.split() == ["__future__", "simrl", "simrl.sweep", "simrl.version"]
+    assert len(loaded.split()) < 15
+    assert {name.partition(".")[0] for name in loaded.split()} <= {"simrl", *sys.stdlib_module_names}
     assert {*simrl.__all__} <= {*names.split()}
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = simrl.nothing

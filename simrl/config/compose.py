@@ -62,6 +62,8 @@ def schema_of(group: str, kind: type[Any] | None = None) -> DictConfig:
     if group == "framework":  # its own knobs, and the parameters of its rules: checked when their classes are known
         for part in (node, node.admission, node.cancellation, node.sampling):
             OmegaConf.set_struct(part, False)
+    if group == "workload":  # the same for a law's
+        OmegaConf.set_struct(node.parameters, False)
     return node
 
 

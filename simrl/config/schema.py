@@ -146,7 +146,7 @@ class WorkloadConfig:
 
     name: str
     law: str
-    """lognormal | batches | trace."""
+    """lognormal | batches | trace, or one of your own: package.module:Class."""
     draw: int = 0
     """Which draw of the law seed 0 stands for; seed s is draw + s."""
     # --- law: lognormal, and the prompts of law: batches
@@ -177,6 +177,9 @@ class WorkloadConfig:
     group_column: str = "group"
     prompt_column: str = "prompt_tokens"
     response_column: str = "response_tokens"
+    # --- a law of your own
+    parameters: dict[str, Any] = field(default_factory=dict)
+    """What it takes; see :mod:`simrl.model.workload.law`."""
 
     def __post_init__(self) -> None:
         ranges.check_workload(self)
