@@ -77,10 +77,10 @@ def test_a_law_of_ones_own_is_part_of_the_runs_identity(place: Path, monkeypatch
 )
 def test_a_law_that_gives_no_lengths_is_refused(law: str, line: str, tmp_path: Path, monkeypatch) -> None:
     """One line names the law and what it gave, before anything runs."""
-    module = f"law{abs(hash(law))}"
+    module = tmp_path.name
     (tmp_path / f"{module}.py").write_text(
-        "from dataclasses import dataclass\nfrom simrl.model.workload.law import Law\n\n\n@dataclass\nclass Bad(Law):\n"
-        f"    def longest_tokens(self):\n        return 1000\n\n    def lengths(self, random, group, group_size):\n        {law}\n"
+        "from dataclasses import dataclass\nfrom simrl.model.workload.law import Law\n@dataclass\nclass Bad(Law):\n"
+        f"  def longest_tokens(self): return 1000\n  def lengths(self, random, group, group_size): {law}\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(simrl.ConfigError, match=line):
