@@ -29,7 +29,7 @@ NO_RESULTS = {
 }
 CHOSEN_BY_LAW = {f"simrl.model.workload.{law}" for law in ("lognormal", "batches", "trace")}
 """Modules that are used if their law is chosen; those of other laws count always."""
-COMMENTS = ("upstream", "upstream_knob", "bounds", "differs", "look", "knobs")
+COMMENTS = ("upstream", "upstream_knob", "bounds", "differs", "knobs")
 """Keys of a framework that say something about it."""
 IMPORT_PATH = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):[^\W\d]\w*")
 
