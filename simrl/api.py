@@ -118,7 +118,7 @@ class Result:
             import pyarrow.parquet as pq  # noqa: PLC0415 - a result in memory needs none of it
 
             return pq.ParquetFile(f"{self.folder}/{name}.parquet").read()
-        return tables.summary_table(self.summary) if name == "summary" else TABLES[name](self._records)
+        return tables.summary_table(self.config, self.summary) if name == "summary" else TABLES[name](self._records)
 
     def to_pandas(self, name: str) -> pd.DataFrame:
         """Return one of the run's tables as pandas; see :meth:`table`."""

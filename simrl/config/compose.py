@@ -164,6 +164,7 @@ def choices(config: SimulationConfig) -> dict[str, str]:
 def plain(config: SimulationConfig) -> dict[str, Any]:
     """Return the configuration as plain nested values, the basis of a run's identity."""
     content = dataclasses.asdict(config)
+    content["framework"].pop("look")  # for figures, which read it from the framework's file
     for name, knob in content["framework"]["knobs"].items():
         content["framework"][name] = knob.pop("value")  # where the configuration has it
     return content

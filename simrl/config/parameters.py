@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import MISSING, fields, is_dataclass
-from functools import cache
 from math import isfinite
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
@@ -101,7 +100,6 @@ def _read(annotation: Any) -> Parameter:
     return Parameter((object,) if annotation is Any else (origin or annotation,))
 
 
-@cache
 def parameters_of(kind: type) -> Mapping[str, Parameter]:
     """Return the parameters of a dataclass by name, in order; none of a class that is no dataclass."""
     if not is_dataclass(kind):

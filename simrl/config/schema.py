@@ -259,6 +259,8 @@ class FrameworkConfig:
     """Whether rollout runs on while log-probs are recomputed."""
     overlap_update: bool = True
     """Whether rollout runs on during the update."""
+    controller: str | None = None
+    """A controller of your own, package.module:Class; null takes the one that the admission rule is made for."""
     admission: dict[str, Any] = field(default_factory=dict)
     """L1: {rule: name, parameters...}, see simrl/model/control/admission."""
     cancellation: dict[str, Any] = field(default_factory=lambda: {"rule": "never"})
@@ -291,7 +293,9 @@ class RolloutConfig:
 
     name: str
     engine: str
-    """Engine and version whose scheduler is modelled."""
+    """vllm, or an engine of your own: package.module:Class."""
+    version: str = ""
+    """Of the engine, whose rules are modelled."""
     instances: int = 2
     tensor_parallel: int = 1
     gpu_memory_utilization: float = 0.9

@@ -10,6 +10,7 @@ import ast
 import hashlib
 import json
 import os
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from importlib.util import find_spec, resolve_name
@@ -147,19 +148,24 @@ def code_of(roots: Iterable[str], unused: Mapping[str, set[str]]) -> dict[str, s
         unused: importing module -> modules which this run has no use for.
     """
     search_here()
-    cache, found, waiting, seen = SourceCache(cache_file()), dict[str, str](), list(roots), set[str]()
+    cache, found, waiting = SourceCache(cache_file()), dict[str, str](), deque(roots)
+    seen, files = set[str](), set[str]()
     while waiting:
-        module = waiting.pop()
-        file = None if module in seen else file_of(module)
+        module = waiting.popleft()
+        package = module.rpartition(".")[0]
+        file = None if module in seen or package in files else file_of(module)
         seen.add(module)
-        if file is None:  # a name within a module
+        if file is None:  # a name within a module, which was asked for before
             continue
         text = file.read_bytes()
         if file.suffix != ".py":  # compiled: nothing to read in it
             found[module] = hashlib.sha256(text).hexdigest()
             continue
         found[module], imports = cache.source(text)
-        package = module if file.name == "__init__.py" else module.rpartition(".")[0]
+        if file.name == "__init__.py":
+            package = module
+        else:
+            files.add(module)
         names = [resolve_name(name, package) if name.startswith(".") else name for name in imports]
         waiting += [
             name

@@ -252,6 +252,7 @@ def summary_row(config: SimulationConfig, records: Records, run_id: str) -> dict
     content = plain(config)
     content["hardware"].pop("measured")
     content["hardware"].pop("provenance")
+    content["framework"].pop("knobs")
     for key in list(content):
         if not isinstance(content[key], dict):
             row.setdefault(key, content.pop(key))
@@ -267,9 +268,10 @@ def summary_column(name: str, value: Any) -> Any:
     return [value] if isinstance(value, list) else np.array([value])
 
 
-def summary_table(row: dict[str, Any]) -> pa.Table:
-    """Return the summary as a table of one row."""
-    return table({name: summary_column(name, value) for name, value in row.items()}, UNITS)
+def summary_table(config: SimulationConfig, row: dict[str, Any]) -> pa.Table:
+    """Return a run's summary row as a table; a framework's own knobs have the unit its file gives them."""
+    units = UNITS | {f"framework.{name}": knob.unit for name, knob in config.framework.knobs.items()}
+    return table({name: summary_column(name, value) for name, value in row.items()}, units)
 
 
 def write_parquet(content: pa.Table, path: Path) -> None:
@@ -288,7 +290,7 @@ def write_parquet(content: pa.Table, path: Path) -> None:
 def write_records(folder: Path, config: SimulationConfig, records: Records, run_id: str) -> dict[str, Any]:
     """Write a run's Parquet files into *folder*; return its summary row."""
     row = summary_row(config, records, run_id)
-    write_parquet(summary_table(row), folder / SUMMARY)
+    write_parquet(summary_table(config, row), folder / SUMMARY)
     write_parquet(batches_table(records), folder / BATCHES)
     write_parquet(trajectories_table(records), folder / TRAJECTORIES)
     write_parquet(timeline_table(records), folder / TIMELINE)

@@ -19,8 +19,8 @@ from simrl.runs.identity import code_digest
 from simrl.sweep.grid import Point
 
 FILE = "point_ids.json"
-OUTSIDE = ("trace", "model.path", ":", "hydra.", "${")
-"""Marks of overrides whose meaning lies outside the configuration files: other files, own classes, the environment."""
+OUTSIDE = ("trace", "model.path", "hydra.", "${", ":")
+"""Marks of overrides whose meaning lies outside the configuration files: other files, import paths, the environment."""
 
 
 def basis() -> str:

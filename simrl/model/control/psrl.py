@@ -21,8 +21,8 @@ class Buffer:
     """The entries of one step's batch: occupied ones from the front, reserved ones from the back."""
 
     occupied: list[Group] = field(default_factory=list)
-    reserved: list[Group] = field(default_factory=list)
-    """In order of reservation: the last one stands nearest to the front."""
+    reserved: dict[int, Group] = field(default_factory=dict)
+    """By index, in order of reservation: the last one stands nearest to the front."""
 
     def empty(self, entries: int) -> int:
         """Return how many of the *entries* are free."""
@@ -36,6 +36,8 @@ class Reservations(Admission, Sampling):
     eta: Annotated[int, AtLeast(0)]
     buffers: dict[int, Buffer] = field(default_factory=dict, init=False)
     """By step."""
+    reserved_at: dict[int, int] = field(default_factory=dict, init=False)
+    """Step whose buffer holds a running group's entry, by the group's index."""
     consumed: int = field(default=0, init=False)
     """Steps whose buffer is gone."""
 
@@ -56,20 +58,25 @@ class Reservations(Admission, Sampling):
     def admitted(self, ledger: Ledger, group: Group) -> None:
         """Reserve: the highest open buffer with an empty entry."""
         buffers = list(self._open(ledger, group.admission_version))
-        highest = next(buffer for _, buffer in reversed(buffers) if buffer.empty(ledger.groups_per_batch) > 0)
-        highest.reserved.append(group)
+        self._reserve(
+            group, next(step for step, buffer in reversed(buffers) if buffer.empty(ledger.groups_per_batch) > 0)
+        )
+
+    def _reserve(self, group: Group, step: int) -> None:
+        self.buffers[step].reserved[group.index] = group
+        self.reserved_at[group.index] = step
 
     def finished(self, ledger: Ledger, group: Group) -> None:
         """Occupy: give the entry back, let an earlier reservation move into it, take the lowest entry that is free."""
-        own, own_buffer = next((step, buffer) for step, buffer in self.buffers.items() if group in buffer.reserved)
-        own_buffer.reserved.remove(group)
+        own = self.reserved_at.pop(group.index)
+        del self.buffers[own].reserved[group.index]
         for step in sorted(step for step in self.buffers if step < own):
-            movable = [
-                other for other in reversed(self.buffers[step].reserved) if other.admission_version + self.eta >= own
-            ]
-            if movable:
-                self.buffers[step].reserved.remove(movable[0])
-                own_buffer.reserved.append(movable[0])
+            reserved = self.buffers[step].reserved
+            nearest_first = reversed(reserved.values())
+            moved = next((other for other in nearest_first if other.admission_version + self.eta >= own), None)
+            if moved is not None:
+                del reserved[moved.index]
+                self._reserve(moved, own)
                 break
         lowest = next(
             buffer

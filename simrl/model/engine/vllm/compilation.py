@@ -16,7 +16,7 @@ from numba import boolean, int64, typeof
 from simrl.config.schema import EngineCosts
 from simrl.model.engine.vllm import scheduler, stretch
 from simrl.model.engine.vllm.compiled import CACHE_FOLDER
-from simrl.model.engine.vllm.engine import Engine, EngineOptions, build_state
+from simrl.model.engine.vllm.engine import EngineOptions, VllmEngine, build_state
 
 PARTS = ("stretch", "iteration")
 """Of about the same length. What one needs late, the other has put into the cache by then; if not, it is compiled twice
@@ -34,6 +34,7 @@ def calls_of(part: str) -> list[tuple[Any, tuple[Any, ...]]]:
         return [
             (stretch.decode_stretch, (state, int64)),
             (stretch.save, (state, state)),
+            (stretch.look, (state, int64)),
             (scheduler.submit, (state, *[int64] * 6)),
             (stretch.save_and_advance, (state, state, boolean)),
         ]
@@ -87,17 +88,17 @@ def compile_engine(
         part.wait()
     for caching in (False, True):
         options = EngineOptions(blocks=64, prefix_caching=caching, max_model_len=512, sample_every_ns=1_000_000)
-        engine = Engine(options, EngineCosts(1e-3, 0, 0, 0, 0, 0))
+        engine = VllmEngine(options, EngineCosts(1e-3, 0, 0, 0, 0, 0))
         engine.submit(0, 20, 3, 0, 20)
-        engine.run_ahead()
+        engine.advance()
         engine.catch_up(1_500_000)
         engine.submit(1, 20, 30, 0, 20)
-        due_ns = engine.run_ahead()
+        due_ns = engine.advance()
+        engine.look(1_500_000)
         list(engine.collect())
         engine.catch_up(due_ns or 0)
-        engine.abort_and_resubmit_all()
-        engine.drop_kv_in_place()
-        engine.set_version(1, 0)
+        engine.update(1, "abort", 0)
+        engine.update(2, "recompute", 0)
         engine.abort(1)
     timer.cancel()
     with suppress(OSError):  # a cache that was cleared meanwhile
