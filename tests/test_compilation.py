@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from simrl.model.engine.vllm import compilation
-from simrl.model.engine.vllm.compilation import PARTS, calls_of, compile_engine, compiling_ahead
+from simrl.model.engine.vllm.compilation import PARTS, calls_of, compile_engine, compiling_ahead, load_engine
 
 ROOT = Path(__file__).parent.parent
 
@@ -20,6 +20,7 @@ def test_parts_are_compiled_for_the_types_the_engine_calls_them_with(part: str) 
     """What was compiled ahead for types that nothing calls it with would stand in the cache beside what is called."""
     with compiling_ahead() as parts:
         compile_engine(ahead=parts)
+    load_engine()
     for function, types in calls_of(part):
         assert function.signatures in ([types], []), function.__name__  # none if its callers came from the cache
         name = f"{function.__module__.rpartition('.')[2]}.{function.__name__}-*.nbc"
@@ -36,7 +37,7 @@ def test_a_part_goes_to_the_cache(tmp_path: Path) -> None:
 
 
 def test_nothing_is_compiled_ahead_if_all_is_there() -> None:
-    """With a whole cache no process starts."""
+    """With a complete cache no process starts."""
     compile_engine()
     with compiling_ahead() as parts:
         assert parts == []
@@ -44,7 +45,7 @@ def test_nothing_is_compiled_ahead_if_all_is_there() -> None:
 
 def test_what_is_not_waited_for_is_stopped(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A block that ends, by an error too, before it needed the engine leaves no compiler behind."""
-    monkeypatch.setattr(compilation, "WHOLE", tmp_path / "missing")
+    monkeypatch.setattr(compilation, "COMPLETE", tmp_path / "missing")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with compiling_ahead() as parts:  # the block waits for nothing
         pass

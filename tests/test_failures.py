@@ -18,9 +18,9 @@ import pytest
 from hydra import initialize_config_dir
 
 import simrl.cli.main
-import simrl.runs.run
-import simrl.sweep.execute
+import simrl.model.simulation
 import simrl.sweep.executors.job
+import simrl.sweep.executors.processes
 from simrl.cli.main import sweep_job
 from simrl.cli.multirun import link_run
 from simrl.config.compose import compose_point, config_folder
@@ -151,8 +151,8 @@ def never_listen(job: simrl.sweep.executors.job.Job, on_try: Callable[[int], Non
 
 def test_a_worker_that_hears_no_alarm_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that goes on after its time limit is ended with its process."""
-    monkeypatch.setattr(simrl.sweep.execute, "compute", never_listen)
-    monkeypatch.setattr(simrl.sweep.execute, "GRACE_S", 0.2)
+    monkeypatch.setattr(simrl.sweep.executors.processes, "compute", never_listen)
+    monkeypatch.setattr(simrl.sweep.executors.processes, "GRACE_S", 0.2)
     outcomes = run_points(points(2), tmp_path, workers=1, limits=Limits(timeout_s=3))
     assert [outcome.state for outcome in outcomes] == ["failed", "ok"]
     assert "had to be killed" in str(status_of(tmp_path, 0)["error"])
@@ -365,7 +365,7 @@ def test_a_multirun_fails_fast(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     def explode(_: object) -> None:
         raise RuntimeError("boom")
 
-    monkeypatch.setattr(simrl.runs.run, "simulate", explode)
+    monkeypatch.setattr(simrl.model.simulation, "simulate", explode)
     assert sweep_jobs(tmp_path, monkeypatch, "fail_fast=true") == [None, None]
     assert [link.name for link in (tmp_path / "sweep").iterdir() if link.is_symlink()] == ["0"]
     assert len(list((tmp_path / "runs").iterdir())) == 1
