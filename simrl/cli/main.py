@@ -148,7 +148,7 @@ def single_run(hydra: Hydra, overrides: list[str]) -> int:
         with compiling_ahead() as ahead:
             prepare(simulation)
             compile_engine(report, ahead)
-    code = hydra.run("config", job, [*overrides, "hydra.mode=RUN"]).return_value
+    code = hydra.run("config", job, with_mode(overrides, RunMode.RUN)).return_value
     if isinstance(code, Exception):
         raise code
     return int(code)
@@ -161,7 +161,13 @@ def multirun(hydra: Hydra, overrides: list[str]) -> None:
     with compiling_ahead() as ahead:
         check_points(overrides)
         compile_engine(report, ahead)
-    hydra.multirun("config", job, [*overrides, "hydra.mode=MULTIRUN"])
+    hydra.multirun("config", job, with_mode(overrides, RunMode.MULTIRUN))
+
+
+def with_mode(overrides: list[str], mode: RunMode) -> list[str]:
+    """Return overrides that state the mode, as ``hydra.main`` hands them on."""
+    stated = f"hydra.mode={mode.name}"
+    return overrides if stated in overrides else [*overrides, stated]
 
 
 def launch(arguments: list[str]) -> int:

@@ -80,7 +80,7 @@ def remove_old_caches(in_use: Path) -> None:
 CACHE_FOLDER = cache_folder()
 
 
-class MachineCode(FunctionCache):  # type: ignore[misc]
+class MachineCode(FunctionCache):
     """Numba's cache of one function, loaded without Numba's implementations of Python and NumPy.
 
     Only compiling needs those, and loads them itself; they take 0.15 s and 40 MB.
@@ -89,7 +89,7 @@ class MachineCode(FunctionCache):  # type: ignore[misc]
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the compiled function for a signature, None if it is not there."""
         with self._guard_against_spurious_io_errors():
-            return self._load_overload(sig, target_context)
+            return self._load_overload(sig, target_context)  # type: ignore[no-untyped-call]
 
 
 def compiled(function: Callable[..., Any], inline: Literal["never", "always"] = "never") -> Callable[..., Any]:
