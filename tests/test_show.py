@@ -12,7 +12,7 @@ from simrl.cli import commands
 from simrl.cli.exit_code import exit_code
 from simrl.config.schema import EngineCosts
 from simrl.model.engine.vllm.engine import Engine, EngineOptions
-from simrl.runs.tables import read_summary
+from simrl.runs.summary import read_summary
 from simrl.timeline.time_breakdown import time_breakdowns
 from tests.conftest import compose_config
 from tests.test_trace import BARRIERS, SMALL, keep

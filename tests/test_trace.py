@@ -31,7 +31,7 @@ from simrl.model.engine.vllm.observed import BUSY, DECODE, PAUSED, PREFILL, REPR
 from simrl.model.metrics import summarise
 from simrl.model.simulation import simulate
 from simrl.runs.run import run
-from simrl.runs.tables import read_summary
+from simrl.runs.summary import read_summary
 from simrl.timeline.chrome_trace import trace_events, trace_sums
 from tests.conftest import compose_config
 from tests.random_configs import small_configs

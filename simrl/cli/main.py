@@ -26,7 +26,9 @@ from simrl.config.schema import ConfigError
 from simrl.config.yaml_text import yaml_text
 from simrl.runs.limits import Limits, limits_of
 from simrl.runs.run import computed_before, run
+from simrl.runs.summary import read_metric, read_summary
 from simrl.sweep.executors.hydra_jobs import hydra_started
+from simrl.sweep.executors.orphan import end_with_joblib
 from simrl.sweep.preflight import check_points, check_run
 from simrl.terminal import print_answer, report
 
@@ -72,7 +74,6 @@ def single_job(config: DictConfig) -> int:
         report(f"traceback: {outcome.folder / 'status.json'}")
         return FAILED
     from simrl.cli.run_report import run_report  # noqa: PLC0415 - a sweep's worker needs none of it
-    from simrl.runs.tables import read_summary  # noqa: PLC0415
 
     text = run_report(simulation, read_summary(outcome.folder))
     print_answer(f"{text}\n\n  results{' (computed before)' if outcome.cached else ''}: {outcome.folder}")
@@ -81,8 +82,7 @@ def single_job(config: DictConfig) -> int:
 
 def sweep_job(config: DictConfig, sweep_folder: Path, number: int) -> float | None:
     """Run one job of a sweep and link its run into the sweep's folder; it raises nothing."""
-    from simrl.runs.tables import read_metric  # noqa: PLC0415 - loads NumPy
-
+    end_with_joblib()
     if stop_mark(sweep_folder).exists():
         return None
     limits = Limits()
@@ -148,7 +148,7 @@ def single_run(hydra: Hydra, overrides: list[str]) -> int:
         with compiling_ahead() as ahead:
             prepare(simulation)
             compile_engine(report, ahead)
-    code = hydra.run("config", job, [*overrides, "hydra.mode=RUN"]).return_value
+    code = hydra.run("config", job, with_mode(overrides, RunMode.RUN)).return_value
     if isinstance(code, Exception):
         raise code
     return int(code)
@@ -161,7 +161,13 @@ def multirun(hydra: Hydra, overrides: list[str]) -> None:
     with compiling_ahead() as ahead:
         check_points(overrides)
         compile_engine(report, ahead)
-    hydra.multirun("config", job, [*overrides, "hydra.mode=MULTIRUN"])
+    hydra.multirun("config", job, with_mode(overrides, RunMode.MULTIRUN))
+
+
+def with_mode(overrides: list[str], mode: RunMode) -> list[str]:
+    """Return overrides that state the mode, as ``hydra.main`` hands them on."""
+    stated = f"hydra.mode={mode.name}"
+    return overrides if stated in overrides else [*overrides, stated]
 
 
 def launch(arguments: list[str]) -> int:

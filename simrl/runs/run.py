@@ -95,12 +95,12 @@ def _compute(
 ) -> str | None:
     """Try until the run is whole or no try is left; return the last error."""
     # what only a run that is computed needs: numba, NumPy
-    from simrl.model.engine.vllm.compilation import compile_engine  # noqa: PLC0415
+    from simrl.model.engine.vllm.compilation import load_engine  # noqa: PLC0415
     from simrl.model.simulation import simulate  # noqa: PLC0415
     from simrl.runs.tables import write_records  # noqa: PLC0415
 
     if limits.timeout_s is not None:
-        compile_engine()  # a process loads it once: that is not the first run's time
+        load_engine()  # a process loads it once: that is not the first run's time
     with atomic_folder(target) as folder:
         if hydra_files:
             (folder / ".hydra").mkdir()

@@ -297,17 +297,3 @@ def write_records(folder: Path, config: SimulationConfig, records: Records, run_
     write_parquet(instances_table(records), folder / INSTANCES)
     write_parquet(segments_table(records), folder / SEGMENTS)
     return row
-
-
-def read_summary(folder: Path) -> dict[str, Any]:
-    """Return a run's summary row."""
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
-    return pq.ParquetFile(folder / SUMMARY).read(use_threads=False).to_pylist()[0]  # type: ignore[no-any-return]
-
-
-def read_metric(folder: Path, name: str) -> float:
-    """Return one metric of a run's summary row, in its unit."""
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
-    return float(pq.ParquetFile(folder / SUMMARY).read(columns=[name], use_threads=False)[name][0].as_py())

@@ -26,7 +26,7 @@ def computed(waiting: deque[Job], workers: int, progress: Progress) -> Iterator[
     A worker's death, by its own doing or because its run took too long, costs one try of its run alone.
 
     Args:
-        waiting: the jobs, taken from the left as workers come free; whoever empties it stops the sweep when the runs
+        waiting: the jobs, taken from the left as workers come free; emptying it stops the sweep when the runs
             under way have ended.
         workers: processes.
         progress: counts the runs.
@@ -40,8 +40,8 @@ def computed(waiting: deque[Job], workers: int, progress: Progress) -> Iterator[
             for worker in pool:
                 if waiting and worker.task is None:
                     worker.take(_next(waiting))
-            for worker in _heard([worker for worker in pool if worker.task]):
-                outcome = _news(worker, waiting)
+            for worker in _ready([worker for worker in pool if worker.task]):
+                outcome = _result(worker, waiting)
                 if worker.process.exitcode is not None:
                     pool.remove(worker)
                 if outcome is not None:
@@ -64,13 +64,13 @@ def _next(waiting: deque[Job]) -> Job:
     return waiting.popleft()
 
 
-def _heard(busy: Sequence[Worker[Job, Outcome]]) -> list[Worker[Job, Outcome]]:
-    """Wait until a worker says something or is to be killed; return those."""
+def _ready(busy: Sequence[Worker[Job, Outcome]]) -> list[Worker[Job, Outcome]]:
+    """Wait until a worker sends something or is to be killed; return those."""
     until_s = min((_deadline_s(worker) for worker in busy), default=math.inf)
     timeout_s = None if until_s == math.inf else max(0.0, until_s - time.monotonic())
-    speaking = wait([worker.pipe for worker in busy], timeout_s)
+    sending = wait([worker.pipe for worker in busy], timeout_s)
     now_s = time.monotonic()
-    return [worker for worker in busy if worker.pipe in speaking or _deadline_s(worker) <= now_s]
+    return [worker for worker in busy if worker.pipe in sending or _deadline_s(worker) <= now_s]
 
 
 def _deadline_s(worker: Worker[Job, Outcome]) -> float:
@@ -79,8 +79,8 @@ def _deadline_s(worker: Worker[Job, Outcome]) -> float:
     return math.inf if timeout_s is None else worker.try_began_s + timeout_s + GRACE_S
 
 
-def _news(worker: Worker[Job, Outcome], waiting: deque[Job]) -> Outcome | None:
-    """Take in what a worker says; return its run's outcome if there is one.
+def _result(worker: Worker[Job, Outcome], waiting: deque[Job]) -> Outcome | None:
+    """Read what a worker sends; return its run's outcome if there is one.
 
     A run whose worker is gone waits for another try, or has failed.
     """
@@ -88,10 +88,10 @@ def _news(worker: Worker[Job, Outcome], waiting: deque[Job]) -> Outcome | None:
     assert job is not None
     silent = not worker.pipe.poll()
     try:
-        said = None if silent else worker.answer()
+        message = None if silent else worker.answer()
         reason = f"TimeLimitError: {overtime(job.limits.timeout_s or 0)}; its process had to be killed"
     except DiedError:
-        silent, said, reason = True, None, DIED
+        silent, message, reason = True, None, DIED
     if silent:
         worker.kill()
         worker.task = None
@@ -100,7 +100,7 @@ def _news(worker: Worker[Job, Outcome], waiting: deque[Job]) -> Outcome | None:
             return failed(job, reason, tries)
         waiting.appendleft(replace(job, tried=tries))
         return None
-    if said is None:
+    if message is None:
         return None
     worker.task = None
-    return failed(job, said, max(worker.tries, job.tried + 1)) if isinstance(said, str) else said
+    return failed(job, message, max(worker.tries, job.tried + 1)) if isinstance(message, str) else message
