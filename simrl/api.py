@@ -34,6 +34,7 @@ from simrl.runs.identity import run_id
 from simrl.runs.limits import Limits
 from simrl.runs.output_folder import output_folder
 from simrl.runs.run import Outcome, run_folder
+from simrl.runs.summary import read_summary
 from simrl.sweep.execute import run_points
 from simrl.sweep.executors.job import Job, compute
 from simrl.sweep.folder import SweepFolder, read_folder
@@ -99,7 +100,7 @@ class Result:
         """The metrics, such as ``effective_throughput`` in token/s, and every configuration key by its dotted name."""
         if self._records is None:
             assert self.folder is not None
-            return tables.read_summary(self.folder)
+            return read_summary(self.folder)
         return tables.summary_row(self.config, self._records, self.run_id)
 
     def table(self, name: str) -> pa.Table:

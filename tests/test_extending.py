@@ -45,7 +45,8 @@ def test_the_page_has_a_recipe_for_each_part() -> None:
     """Each recipe runs something, but for the rule, which the framework's runs."""
     commands = {heading: sum(language == "sh" for _, language, _ in blocks) for heading, blocks in sections().items()}
     assert {heading for heading, count in commands.items() if count == 0} == {"A rule"}
-    assert {"A framework", "A workload law", "A GPU", "A model"} <= set(commands)
+    parts = {"A framework", "A workload law", "A controller", "An engine", "A GPU", "A model"}
+    assert parts <= set(commands)
 
 
 def test_the_two_ways_to_name_a_model_give_the_same_model(place: Path) -> None:
