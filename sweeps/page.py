@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from simrl.plots.style import DPI
-from simrl.runs.tables import whole_file
+from simrl.runs.atomic import atomic_file
 from sweeps.comparison import FRACTIONS, fitted_on, percent, tally, throughput_errors
 from sweeps.markdown import html_of
 
@@ -352,5 +352,5 @@ def page_html(content: Content) -> str:
 
 def write_page(content: Content, path: Path) -> None:
     """Write the page, whole or not at all."""
-    with whole_file(path) as aside:
+    with atomic_file(path) as aside:
         aside.write_text(page_html(content), encoding="utf-8")

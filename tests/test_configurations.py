@@ -24,6 +24,7 @@ NEEDS = {
     ("hardware", "l40s"): ("model=qwen3_4b",),
     # weights that leave one accelerator no room for KV
     ("model", "qwen3_32b"): ("rollout.tensor_parallel=1",),
+    ("model", "hf"): ("model.path=tests/data/hugging_face/Qwen3-8B", "model.name=hf"),
 }
 
 

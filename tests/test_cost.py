@@ -90,7 +90,7 @@ def article_batch():
 )
 def test_every_file_loads_under_its_own_name(group, schema):
     """A file of conf/ fits its schema, starts from it and is called what its name key says."""
-    files = sorted((CONF / group).glob("*.yaml"))
+    files = sorted(file for file in (CONF / group).glob("*.yaml") if file.stem != "hf")  # which is read, not written
     assert files
     for file in files:
         assert load(group, schema, file.stem).name == file.stem

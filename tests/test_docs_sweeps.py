@@ -30,11 +30,16 @@ def environment() -> dict[str, str]:
 def run_page(page: Path, place: Path) -> None:
     """Run a page's blocks in one folder; the first command that fails is told with its words."""
     for block in blocks(page.read_text()):
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", block],  # noqa: S607
-            cwd=place, env=environment(), capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}"
+        run_block(block, place)
+
+
+def run_block(block: str, place: Path) -> None:
+    """Run one block of shell commands."""
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", block],  # noqa: S607
+        cwd=place, env=environment(), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}"
 
 
 def test_the_pages_commands_leave_what_it_says(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def edited(package: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[Simulati
 
 CONTROL = f"{MODEL}/control"
 USED = [
-    (AREAL, f"{MODEL}/trainer.py", "version + 1 < self._versions", "version < self._versions"),
+    (AREAL, f"{MODEL}/trainer.py", "done < self._updates", "done <= self._updates"),
     (AREAL, f"{MODEL}/metrics.py", "LONGEST_SHARE = 0.1", "LONGEST_SHARE = 0.2"),
     (AREAL, f"{MODEL}/engine/vllm/scheduler.py", "slot = state.running", "slot = 0 + state.running"),
     (AREAL, f"{MODEL}/cost/training.py", "import annotations", "import annotations\nX = 1"),

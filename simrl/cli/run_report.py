@@ -45,7 +45,8 @@ def run_report(config: SimulationConfig, row: Mapping[str, Any]) -> str:
         if key == "max_staleness":
             note += f" (strict bound: {bound})" if bound is not None else " (no strict bound)"
         lines.append(f"  {label:<31}{value:>12}  {note}")
-    lines += ["", f"  engine modelled: {config.rollout.engine}, KV pool {row['kv_blocks']:,} blocks an instance"]
+    engine = f"{config.rollout.engine} {config.rollout.version}".rstrip()
+    lines += ["", f"  engine modelled: {engine}, KV pool {row['kv_blocks']:,} blocks an instance"]
     lines.append("  where the costs come from:")
     for part, source in provenance(config.hardware, config.model, config.rollout, config.trainer).items():
         indent = " " * 17

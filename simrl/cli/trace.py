@@ -16,7 +16,7 @@ from simrl.model.engine.vllm.observed import ObservedEngine
 from simrl.model.records import Records
 from simrl.model.simulation import simulate
 from simrl.runs.identity import run_id
-from simrl.runs.tables import read_summary
+from simrl.runs.summary import read_summary
 from simrl.terminal import report
 from simrl.timeline.chrome_trace import trace_events, trace_sums, write_trace
 from simrl.timeline.stored_run import find_run, stored_config
@@ -43,6 +43,8 @@ def main(options: argparse.Namespace) -> int:
         raise ConfigError("--output", options.output, "must be a file in a folder that exists")
     config = stored_config(folder)
     check_same(config, folder.name)
+    if config.rollout.engine != "vllm":
+        raise ConfigError("rollout.engine", config.rollout.engine, "keeps no diary; only runs of vllm can be traced")
     compile_engine(report)
     records, engines = observe(config)
     events = list(trace_events(records, engines))
@@ -74,8 +76,8 @@ def observe(config: SimulationConfig) -> tuple[Records, list[ObservedEngine]]:
     """Return a run's records and its engines with their diaries, by instance."""
     engines: list[ObservedEngine] = []
 
-    def build_engine(*given: Any, **options: Any) -> ObservedEngine:
-        engines.append(ObservedEngine(*given, **options))
+    def build_engine(config: SimulationConfig, longest_tokens: int) -> ObservedEngine:
+        engines.append(ObservedEngine.build(config, longest_tokens))
         return engines[-1]
 
     return simulate(config, build_engine), engines

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -20,9 +19,20 @@ from omegaconf.errors import (
 )
 from yaml import MarkedYAMLError  # type: ignore[import-untyped] # what Hydra reads files with
 
+from simrl.config import hugging_face
+from simrl.config.composition import Composition, Compositions
 from simrl.config.knobs import framework_of, knob_names
 from simrl.config.overrides import check_choice, is_group_choice, raw_value, reason_of, set_value
-from simrl.config.schema import GROUPS, RUN_KEYS, TOP_KEYS, ConfigError, FrameworkConfig, SimulationConfig, brief
+from simrl.config.schema import (
+    GROUPS,
+    RUN_KEYS,
+    TOP_KEYS,
+    ConfigError,
+    FrameworkConfig,
+    HuggingFaceModel,
+    SimulationConfig,
+    brief,
+)
 
 
 def config_folder() -> str:
@@ -45,13 +55,15 @@ def own_places(hydra: DictConfig) -> list[str]:
     return search_path(*(path for path in files if Path(path) != Path(config_folder())))
 
 
-def schema_of(group: str) -> DictConfig:
-    """Return a group's schema, for files and values to fill."""
-    node: DictConfig = OmegaConf.structured(GROUPS[group])
+def schema_of(group: str, kind: type[Any] | None = None) -> DictConfig:
+    """Return a group's schema, or that of a *kind* of it, for files and values to fill."""
+    node: DictConfig = OmegaConf.structured(kind or GROUPS[group])
     OmegaConf.set_readonly(node, None)  # OmegaConf takes frozen dataclasses for constants; here files fill them
     if group == "framework":  # its own knobs, and the parameters of its rules: checked when their classes are known
         for part in (node, node.admission, node.cancellation, node.sampling):
             OmegaConf.set_struct(part, False)
+    if group == "workload":  # the same for a law's
+        OmegaConf.set_struct(node.parameters, False)
     return node
 
 
@@ -59,7 +71,13 @@ def _register() -> None:
     """Give Hydra the schemas; in a sub-group of their own they stay out of a group's options and of glob(*)."""
     for group in GROUPS:
         ConfigStore.instance().store(group=f"{group}/schema", name="base", node=schema_of(group))
+    hugging_face_model = schema_of("model", HuggingFaceModel)
+    ConfigStore.instance().store(group="model/schema", name="hugging_face", node=hugging_face_model)
     OmegaConf.register_new_resolver("minus", lambda a, b: a - b, replace=True)
+    models = Path(config_folder()) / "model"
+    OmegaConf.register_new_resolver(
+        "hugging_face", lambda key, _parent_: hugging_face.value(key, _parent_.path, models), replace=True
+    )
     OmegaConf.register_new_resolver("random", lambda: token_hex(4), use_cache=True, replace=True)  # names, no results
 
 
@@ -83,17 +101,45 @@ def typed(config: DictConfig) -> SimulationConfig:
                 raise ConfigError(group, raw_value(config, group), hint)
             for key, known in _strangers(config[group], group):
                 raise ConfigError(key, raw_value(config, key), f"no such key; {key.rpartition('.')[0]} has {known}")
-            parts[group] = framework_of(config[group]) if group == "framework" else OmegaConf.to_object(config[group])
+            parts[group] = _part(group, config[group])
         for key in RUN_KEYS:
             parts[key] = config[key]
     except OmegaConfBaseException as error:
-        key = str(error.full_key)
-        hint = "needs a value" if isinstance(error, MissingMandatoryValue) else reason_of(error)
-        raise ConfigError(key, raw_value(config, key), hint) from error
+        raise (_refusal_in(error) or _unusable(config, error)) from error
     for key in RUN_KEYS:
         if not isinstance(parts[key], int) or isinstance(parts[key], bool):
             raise ConfigError(key, parts[key], "must be a whole number")
     return SimulationConfig(**parts)
+
+
+def _part(group: str, node: DictConfig) -> Any:
+    """Return the typed configuration of one group."""
+    if group == "framework":
+        return framework_of(node)
+    part = OmegaConf.to_object(node)
+    return part.shape() if isinstance(part, HuggingFaceModel) else part
+
+
+def stored(config: DictConfig) -> DictConfig:
+    """Return *config* as a run's .hydra/config.yaml keeps it: with the values a config.json had, not with its path."""
+    if OmegaConf.get_type(config.model) is not HuggingFaceModel:
+        return config
+    content: Any = OmegaConf.to_container(config, resolve=False)
+    return OmegaConf.create({**content, "model": dataclasses.asdict(typed(config).model)})
+
+
+def _unusable(config: DictConfig, error: OmegaConfBaseException) -> ConfigError:
+    """Return the error of a key that has no value, or one of another type."""
+    key = str(error.full_key)
+    hint = "needs a value" if isinstance(error, MissingMandatoryValue) else reason_of(error)
+    return ConfigError(key, raw_value(config, key), hint)
+
+
+def _refusal_in(error: BaseException | None) -> ConfigError | None:
+    """Return the ConfigError that a resolver raised, which OmegaConf wraps in errors of its own."""
+    while error is not None and not isinstance(error, ConfigError):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def _strangers(node: DictConfig, path: str) -> Iterator[tuple[str, str]]:
@@ -124,17 +170,22 @@ def plain(config: SimulationConfig) -> dict[str, Any]:
     return content
 
 
-def explain(error: Exception) -> str:
-    """Return a configuration error as one line."""
-    if isinstance(error, ConfigError):
-        return str(error)
+def refusal_of(error: Exception) -> ConfigError | None:
+    """Return a configuration error as the one we raise ourselves, if it names a key and a value."""
     if isinstance(error, MissingConfigException) and error.missing_cfg_file and error.options is not None:
         group, _, option = str(error.missing_cfg_file).rpartition("/")
-        return str(ConfigError(group, option, f"no such option; {group} has {', '.join(error.options)}"))
+        return ConfigError(group, option, f"no such option; {group} has {', '.join(error.options)}")
     if isinstance(error, OverrideParseException):
         key, _, value = error.override.partition("=")
         hint = f"cannot be read ({_misread(error)}); quote special characters: key=\"'value'\""
-        return str(ConfigError(key, value, hint))
+        return ConfigError(key, value, hint)
+    return _refusal_in(error)
+
+
+def explain(error: Exception) -> str:
+    """Return a configuration error as one line."""
+    if refusal := refusal_of(error):
+        return str(refusal)
     if isinstance(error, OmegaConfBaseException) and error.full_key:
         return f"{error.full_key}: {reason_of(error)}"
     parts = [str(error)]
@@ -153,16 +204,25 @@ def _misread(error: OverrideParseException) -> str:
     return lines[-1].partition(" expecting ")[0].strip()
 
 
-def compose_point(overrides: list[str], bases: dict[tuple[str, ...], DictConfig]) -> DictConfig:
-    """Compose one point; points with the same group choices share one composition (kept in *bases*).
+def split(overrides: Iterable[str]) -> tuple[tuple[str, ...], list[str]]:
+    """Return the overrides that choose options or touch Hydra, which files answer, and those that set values."""
+    listed = list(overrides)
+    chosen = tuple(override for override in listed if is_group_choice(override))
+    return chosen, [override for override in listed if not is_group_choice(override)]
 
-    Hydra takes 0.2 s to compose, a merge of values 5 ms.
+
+def compose_point(overrides: list[str], compositions: Compositions) -> DictConfig:
+    """Compose one point; points with the same choices share one composition, kept in *compositions*.
+
+    Hydra takes 0.2 s to compose, setting values takes 3 ms.
+
+    Raises:
+        ConfigError: for an override no run can have.
     """
-    chosen = tuple(override for override in overrides if is_group_choice(override))
-    if chosen not in bases:
-        bases[chosen] = _compose_choices(list(chosen))
-    config = copy.deepcopy(bases[chosen])
-    values = [override for override in overrides if not is_group_choice(override)]
+    chosen, values = split(overrides)
+    if chosen not in compositions:
+        compositions[chosen] = Composition(_compose_choices(list(chosen)))
+    config = compositions[chosen].copy()
     for override in OverridesParser.create().parse_overrides(values):
         set_value(config, override)
     return config

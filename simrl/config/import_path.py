@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from simrl.config.ranges import ConfigError
 
@@ -49,4 +49,17 @@ def load_class(key: str, path: str, base: type[Base]) -> type[Base]:
         raise ConfigError(key, path, f"{module_name} has no class {class_name}; it has {', '.join(own) or 'none'}")
     if not issubclass(found, base):
         raise ConfigError(key, path, f"must be a class derived from {base.__module__}:{base.__qualname__}")
+    return found
+
+
+def load_implementation(key: str, path: str, protocol: type[Any]) -> Any:
+    """Return the class that *path* names, which need not derive from *protocol* but has all its methods.
+
+    Raises:
+        ConfigError: if it cannot be imported, is no class, or lacks a method.
+    """
+    found: Any = load_class(key, path, object)
+    asked = {name for base in protocol.__mro__[:-1] for name in vars(base) if not name.startswith("_")}
+    if missing := sorted(name for name in asked if not hasattr(found, name)):
+        raise ConfigError(key, path, f"has no {', '.join(missing)}; see {protocol.__module__}:{protocol.__name__}")
     return found

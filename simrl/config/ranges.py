@@ -140,7 +140,11 @@ def check_model(model: ModelConfig) -> None:
 
 def check_workload(workload: WorkloadConfig) -> None:
     """Refuse lengths that no law can draw, and a trace file that its law does not read."""
-    one_of("workload.law", workload.law, ("lognormal", "batches", "trace"))
+    if ":" not in workload.law:  # else one of the user's own, see simrl/model/workload/law.py
+        one_of("workload.law", workload.law, ("lognormal", "batches", "trace"))
+        for key, value in workload.parameters.items():
+            hint = f"law {workload.law} has keys of its own; parameters are those of a law package.module:Class"
+            raise ConfigError(f"workload.parameters.{key}", value, hint)
     at_least("workload.draw", workload.draw, 0)
     more_than("workload.mean_response_tokens", workload.mean_response_tokens, 0)
     at_least("workload.max_response_tokens", workload.max_response_tokens, 1)

@@ -7,7 +7,7 @@ error and its checks of single values are handed on here. Checks that need two g
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from simrl.config import ranges
@@ -24,6 +24,7 @@ __all__ = [
     "EngineCosts",
     "FrameworkConfig",
     "HardwareConfig",
+    "HuggingFaceModel",
     "Knob",
     "Look",
     "ModelConfig",
@@ -128,12 +129,24 @@ class ModelConfig:
 
 
 @dataclass(frozen=True)
+class HuggingFaceModel(ModelConfig):
+    """A model whose values come from a ``config.json``, see :mod:`simrl.config.hugging_face`."""
+
+    path: str | None = None
+    """The file or its folder."""
+
+    def shape(self) -> ModelConfig:
+        """Return the model itself: where it was read is no part of it."""
+        return ModelConfig(**{part.name: getattr(self, part.name) for part in fields(ModelConfig)})
+
+
+@dataclass(frozen=True)
 class WorkloadConfig:
     """Where prompt and response lengths come from: a law or a file."""
 
     name: str
     law: str
-    """lognormal | batches | trace."""
+    """lognormal | batches | trace, or one of your own: package.module:Class."""
     draw: int = 0
     """Which draw of the law seed 0 stands for; seed s is draw + s."""
     # --- law: lognormal, and the prompts of law: batches
@@ -164,6 +177,9 @@ class WorkloadConfig:
     group_column: str = "group"
     prompt_column: str = "prompt_tokens"
     response_column: str = "response_tokens"
+    # --- a law of your own
+    parameters: dict[str, Any] = field(default_factory=dict)
+    """What it takes; see :mod:`simrl.model.workload.law`."""
 
     def __post_init__(self) -> None:
         ranges.check_workload(self)
@@ -243,6 +259,8 @@ class FrameworkConfig:
     """Whether rollout runs on while log-probs are recomputed."""
     overlap_update: bool = True
     """Whether rollout runs on during the update."""
+    controller: str | None = None
+    """A controller of your own, package.module:Class; null takes the one that the admission rule is made for."""
     admission: dict[str, Any] = field(default_factory=dict)
     """L1: {rule: name, parameters...}, see simrl/model/control/admission."""
     cancellation: dict[str, Any] = field(default_factory=lambda: {"rule": "never"})
@@ -275,7 +293,9 @@ class RolloutConfig:
 
     name: str
     engine: str
-    """Engine and version whose scheduler is modelled."""
+    """vllm, or an engine of your own: package.module:Class."""
+    version: str = ""
+    """Of the engine, whose rules are modelled."""
     instances: int = 2
     tensor_parallel: int = 1
     gpu_memory_utilization: float = 0.9

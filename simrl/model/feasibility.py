@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from simrl.config.schema import ConfigError, SimulationConfig
 from simrl.model.control.admission import check_supply
+from simrl.model.control.controllers import controller_class
 from simrl.model.control.rules import compose_rules
 from simrl.model.cost.memory import kv_blocks
+from simrl.model.engine.engines import check_engine
 from simrl.model.workload import Workload
 
 MOST_BLOCKS = (1 << 31) - 1
@@ -63,5 +65,9 @@ def check_model_len(config: SimulationConfig, workload: Workload) -> int:
 def check(config: SimulationConfig, workload: Workload) -> None:
     """Raise ConfigError for a combination that cannot run."""
     check_gpus(config)
+    check_engine(config.rollout.engine)
     check_model_len(config, workload)
-    check_supply(compose_rules(config.framework).admission, config.versions, config.groups_per_batch)
+    if config.framework.controller is None:
+        check_supply(compose_rules(config.framework).admission, config.versions, config.groups_per_batch)
+    else:  # a user's own, which need not have rules
+        controller_class(config.framework)

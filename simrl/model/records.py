@@ -1,14 +1,19 @@
 """What happened in a run: trajectories, their segments by rollout version, batches and the engines' timelines.
 
-Records are emitted by the simulation and read by :mod:`simrl.model.metrics` and :mod:`simrl.runs.tables`; nothing flows
-back.
+The simulation writes them and reads none back; :mod:`simrl.model.metrics` and :mod:`simrl.runs.tables` read them when
+the run is over.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from simrl.model.engine.protocol import FinishedRequest, OpenRequest
 
 UNFINISHED, TRAINED, DROPPED_L2, DROPPED_L3 = 0, 1, 2, 3
 FATES = ("unfinished", "trained", "dropped_l2", "dropped_l3")
@@ -82,55 +87,97 @@ class InstanceTotals:
         return duration_ns + self.beyond_end_ns - self.busy_ns - self.paused_ns
 
 
-@dataclass
+UNKNOWN = (
+    "first_token_version",
+    "end_version",
+    "consumed_version",
+    "instance",
+    "submit_ns",
+    "first_token_ns",
+    "finish_ns",
+    "decided_ns",
+)
+"""Fields that are NONE until they are known."""
+
+
 class TrajectoryLog:
-    """Trajectory rows that grow with the run; a group's members stand together."""
+    """Trajectory rows that grow with the run; a group's members stand together.
 
-    group_size: int
-    rows: np.ndarray = field(default_factory=lambda: np.zeros(2048, TRAJECTORY))
-    count: int = 0
-    boundaries: list[tuple[np.ndarray, int, np.ndarray]] = field(default_factory=list)
-    """(trajectories, version that ended, their tokens so far) at every weight update."""
+    It is written while the run goes on and read when the run is over.
 
-    def open_group(self, group: int, version: int, now_ns: int, prompt_tokens: int, responses: np.ndarray) -> int:
-        """Write the rows of a submitted group; return its first trajectory's number."""
-        first = self.count
-        self.count += self.group_size
-        if self.count > len(self.rows):
-            self.rows = np.concatenate([self.rows, np.zeros_like(self.rows)])
-        rows = self.rows[first : self.count]
+    Args:
+        group_size: members of a group.
+    """
+
+    def __init__(self, group_size: int):
+        self._group_size = group_size
+        self._count = 0
+        self._rows = np.zeros(2048, TRAJECTORY)
+        self._boundaries: list[tuple[np.ndarray, int, np.ndarray]] = []
+        """(trajectories, version that ended, their tokens so far) at every weight update."""
+
+    def opened(self, group: int, version: int, prompt_tokens: Sequence[int], responses: Sequence[int]) -> None:
+        """Write the rows of an admitted group; groups come in order."""
+        first = self._count
+        self._count += self._group_size
+        if self._count > len(self._rows):
+            self._rows = np.concatenate([self._rows, np.zeros_like(self._rows)])
+        rows = self._rows[first : self._count]
         rows["group"] = group
         rows["prompt_tokens"] = prompt_tokens
         rows["response_tokens"] = responses
         rows["admission_version"] = version
-        rows["submit_ns"] = now_ns
-        for name in (
-            "first_token_version",
-            "end_version",
-            "consumed_version",
-            "instance",
-            "first_token_ns",
-            "finish_ns",
-            "decided_ns",
-        ):
+        for name in UNKNOWN:
             rows[name] = NONE
-        return first
 
-    def members(self, group: int) -> np.ndarray:
-        """Return the rows of a group (groups are opened in order, so they lie in order)."""
-        return self.rows[group * self.group_size : (group + 1) * self.group_size]
+    def submitted(self, number: int, instance: int, now_ns: int) -> None:
+        """Write where a trajectory went, and when."""
+        row = self._rows[number]
+        row["instance"] = instance
+        row["submit_ns"] = now_ns
 
-    def numbers(self, groups: list[int]) -> np.ndarray:
-        """Return the numbers of the trajectories of *groups*, that is the places of their rows."""
-        return (np.array(groups)[:, None] * self.group_size + np.arange(self.group_size)).ravel()
+    def finished(self, request: FinishedRequest, tokens: int, version: int) -> None:
+        """Write the end of a trajectory of *tokens* generated tokens, the last of them of the weights *version*."""
+        row = self._rows[request.trajectory]
+        row["generated_tokens"] = tokens
+        row["first_token_version"] = request.first_version
+        row["end_version"] = version
+        row["preemptions"] = request.preemptions
+        row["reprefill_tokens"] = request.reprefill_tokens
+        row["first_token_ns"] = request.first_token_ns
+        row["finish_ns"] = request.finish_ns
+
+    def interrupted(self, request: OpenRequest, version: int) -> None:
+        """Write how far a trajectory came that was aborted, or was under way when the run ended."""
+        row = self._rows[request.trajectory]
+        row["generated_tokens"] = request.generated_tokens
+        row["first_token_version"] = request.first_version
+        row["end_version"] = version
+        row["preemptions"] = request.preemptions
+        row["reprefill_tokens"] = request.reprefill_tokens
+        row["first_token_ns"] = request.first_token_ns
+
+    def weights_changed(self, numbers: np.ndarray, tokens: np.ndarray, version: int) -> None:
+        """Write how many tokens trajectories have when the weights *version* go."""
+        self._boundaries.append((numbers, version, tokens))
+
+    def decided(self, numbers: Sequence[int], fate: int, now_ns: int, consumed_version: int = NONE) -> None:
+        """Write what became of trajectories."""
+        self._rows["fate"][numbers] = fate
+        self._rows["decided_ns"][numbers] = now_ns
+        self._rows["consumed_version"][numbers] = consumed_version
+
+    def trajectories(self) -> np.ndarray:
+        """Return the TRAJECTORY rows."""
+        return self._rows[: self._count].copy()
 
     def segments(self) -> np.ndarray:
         """Return SEGMENT rows with tokens > 0, by trajectory and in order of generation."""
-        rows = self.rows[: self.count]
-        numbers = np.arange(self.count)
-        trajectory = np.concatenate([t for t, _, _ in self.boundaries] + [numbers])
-        version = np.concatenate([np.full(len(t), v) for t, v, _ in self.boundaries] + [rows["end_version"]])
-        so_far = np.concatenate([tokens for _, _, tokens in self.boundaries] + [rows["generated_tokens"]])
+        rows = self._rows[: self._count]
+        numbers = np.arange(self._count)
+        trajectory = np.concatenate([t for t, _, _ in self._boundaries] + [numbers])
+        version = np.concatenate([np.full(len(t), v) for t, v, _ in self._boundaries] + [rows["end_version"]])
+        so_far = np.concatenate([tokens for _, _, tokens in self._boundaries] + [rows["generated_tokens"]])
         # a token under way at an update never came if its trajectory was cancelled, or the run ended, before it did
         so_far = np.minimum(so_far, rows["generated_tokens"][trajectory])
         order = np.argsort(trajectory, kind="stable")  # boundaries were appended in time order
@@ -152,7 +199,7 @@ class Records:
     """SEGMENT, tokens by trajectory and rollout version."""
     batches: list[Batch]
     timelines: list[np.ndarray]
-    """state.SAMPLE rows, one array an instance."""
+    """SAMPLE rows of :mod:`simrl.model.engine.protocol`, one array an instance."""
     instances: list[InstanceTotals]
     kv_blocks: int
     """Usable KV blocks of one instance."""

@@ -12,8 +12,9 @@ from typing import Any
 
 from simrl.config.compose import plain
 from simrl.config.schema import SimulationConfig
-from simrl.model.control.rule import EPISODES
+from simrl.model.control.controllers import controller_path
 from simrl.model.control.rules import rule_classes
+from simrl.model.engine.engines import engine_path
 from simrl.runs import sources
 
 MAKERS = ("config", "model")
@@ -23,10 +24,11 @@ ROOTS = ("simrl.model.simulation", "simrl.model.metrics")
 NO_RESULTS = {
     "simrl.config.ranges",  # refuses, and computes nothing
     "simrl.model.control.rule_names",  # the modules it names are in the digest themselves
+    "simrl.model.control.controllers",  # the same
+    "simrl.model.engine.engines",  # the same
 }
 CHOSEN_BY_LAW = {f"simrl.model.workload.{law}" for law in ("lognormal", "batches", "trace")}
 """Modules that are used if their law is chosen; those of other laws count always."""
-EPISODE_CONTROL = "simrl.model.control.prime_rl.controller"
 COMMENTS = ("upstream", "upstream_knob", "bounds", "differs", "knobs")
 """Keys of a framework that say something about it."""
 IMPORT_PATH = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):[^\W\d]\w*")
@@ -59,20 +61,18 @@ def identity(config: SimulationConfig) -> dict[str, Any]:
 
 def code_used(config: SimulationConfig) -> dict[str, str]:
     """Return module -> digest of the code that *config* uses: ours, and that of the user's own classes it names."""
-    own = _modules_named(plain(config))
-    rules = rule_classes(config.framework)
-    named = sorted({rule.__module__ for rule in rules.values()}.union(own))
-    return dict(_code(tuple(named), config.workload.law, rules["admission"].control))
+    chosen = {engine_path(config.rollout.engine), controller_path(config.framework)}
+    named = {path.partition(":")[0] for path in chosen}.union(_modules_named(plain(config)))
+    if config.framework.controller is None:
+        named |= {rule.__module__ for rule in rule_classes(config.framework).values()}
+    return dict(_code(tuple(sorted(named)), config.workload.law))
 
 
 @cache
-def _code(named: tuple[str, ...], law: str, control: str) -> dict[str, str]:
+def _code(named: tuple[str, ...], law: str) -> dict[str, str]:
     """Read once a process: a file that is edited meanwhile was imported as it was."""
     laws = CHOSEN_BY_LAW - {f"simrl.model.workload.{law}"}
-    unused = {"simrl.model.workload.build": laws}
-    if control != EPISODES:
-        unused["simrl.model.simulation"] = {EPISODE_CONTROL}
-    used = sources.code_of((*ROOTS, *named), unused)
+    used = sources.code_of((*ROOTS, *named), {"simrl.model.workload.build": laws})
     return {module: digest for module, digest in used.items() if module not in NO_RESULTS}
 
 

@@ -1,4 +1,4 @@
-"""What stands in for the cluster and the workload when a recorded script is replayed."""
+"""What stands in for the rollout and the workload when a recorded script is replayed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import numpy as np
 from simpy import Environment, Event
 
 from simrl.model.clock import COMPLETION, Alarm, now_ns
-from simrl.model.records import TrajectoryLog
+from simrl.model.engine.protocol import EngineView, FinishedRequest, OpenRequest, RolloutListener
+from simrl.model.trajectory import Trajectories, Trajectory
 
 NEVER = 1 << 40
 """Ticks: a trajectory that ends only when it is released."""
@@ -49,12 +50,11 @@ class Sample:
 
 
 class SideBySide:
-    """Stands in for the cluster as the recordings' engine did: all samples at once, each at full speed.
+    """A rollout as the recordings' engine was: all samples at once, each at full speed.
 
     Args:
         env: the simulation.
-        log: where end versions go.
-        on_finish: called with each finished trajectory's number.
+        trajectories: whose turns are generated.
         token_ns: how long a token takes.
         slots: samples that may be generated at once, first come first served; None for no limit.
     """
@@ -62,22 +62,20 @@ class SideBySide:
     def __init__(
         self,
         env: Environment,
-        log: TrajectoryLog,
-        on_finish: Callable[[int], None],
+        trajectories: Trajectories,
         token_ns: int,
         slots: int | None = None,
     ):
         self.env = env
-        self.version = 0
-        self.instances: list[Any] = []
+        self.version = self.new_version = 0
         self.draining = False
         self.samples: dict[int, Sample] = {}
         self.on_interrupt: Callable[[list[int]], None] | None = None
         """Called at a weight update with the samples that are handed back; None lets them go on, ahead of others."""
         self.enters_after_ns = 0
         """How long a sample submitted after the start takes to get here (upstream's worker acts once a poll)."""
-        self._log = log
-        self._on_finish = on_finish
+        self.trajectories = trajectories
+        self.listener: RolloutListener
         self._token_ns = token_ns
         self._slots = slots
         self._generating: dict[int, Sample] = {}
@@ -85,10 +83,16 @@ class SideBySide:
         self._hold_until_ns = 0
         self._drained = Event(env)
 
-    def submit(self, trajectory: int, prompt_tokens: int, response_tokens: int, prefix_key: int) -> None:  # noqa: ARG002
+    def report_to(self, listener: RolloutListener) -> None:
+        """Call *listener* from now on."""
+        self.listener = listener
+
+    def submit(self, trajectory: Trajectory) -> None:
         """Queue a new sample."""
-        self.samples[trajectory] = Sample(int(response_tokens) * self._token_ns)
-        self.resubmit(trajectory)
+        self.samples[trajectory.number] = Sample(trajectory.turn.output_tokens * self._token_ns)
+        self.trajectories.generate(trajectory, 0, now_ns(self.env))
+        self.listener.on_started(trajectory)
+        self.resubmit(trajectory.number)
 
     def resubmit(self, trajectory: int) -> None:
         """Queue a sample that keeps what it has."""
@@ -134,29 +138,37 @@ class SideBySide:
         """Samples that are neither finished nor given up."""
         return [*self._generating, *self._waiting]
 
-    def release(self, trajectory: int) -> None:
+    def release(self, number: int) -> None:
         """End a sample now."""
-        self.abort(trajectory)
+        self._remove(number)
         self._fill()
-        row = self._log.rows[trajectory]
-        row["end_version"], row["finish_ns"] = self.version, now_ns(self.env)
-        self._on_finish(trajectory)
+        finished = FinishedRequest(now_ns(self.env), number, now_ns(self.env), self.version, 0, 0)
+        self.listener.on_finished(self.trajectories.end_turn(finished, self.version))
         if self.draining and not self.in_flight:
             self._drained.succeed()
 
-    def abort(self, trajectory: int) -> None:
+    def abort(self, trajectory: Trajectory) -> None:
         """Give up a sample."""
-        if trajectory in self._generating:
-            self._stop(trajectory)
+        self._remove(trajectory.number)
+        self.trajectories.interrupt(OpenRequest(trajectory.number, 0, -1, 0, 0, -1), self.version)
+
+    def _remove(self, number: int) -> None:
+        if number in self._generating:
+            self._stop(number)
         else:
-            self._waiting.remove(trajectory)
+            self._waiting.remove(number)
+
+    def views(self) -> list[EngineView]:
+        """Return none: there are no engines."""
+        return []
 
     def update_weights(self, version: int, mode: str, hold_until_ns: int) -> None:  # noqa: ARG002
         """Interrupt the samples being generated; they keep their progress, nothing is generated during the hold."""
-        self.hold(hold_until_ns, version)
+        self.new_version = version
+        self.hold(hold_until_ns)
         self.draining = False
 
-    def hold(self, until_ns: int, version: int | None = None) -> None:
+    def hold(self, until_ns: int) -> None:
         """Generate nothing until then, and from then on with new weights if there are any."""
         interrupted = [
             trajectory for trajectory, sample in self._generating.items() if sample.since_ns < now_ns(self.env)
@@ -165,7 +177,7 @@ class SideBySide:
         for trajectory in interrupted + begun_just_now:
             self._stop(trajectory)
         self._waiting.extendleft(reversed(begun_just_now))
-        self.version = self.version if version is None else version
+        self.version = self.new_version
         self._hold_until_ns = max(self._hold_until_ns, until_ns)
         resumed = Alarm(self.env, self._hold_until_ns - now_ns(self.env), COMPLETION)
         cast("list[Any]", resumed.callbacks).append(lambda _: self._fill())

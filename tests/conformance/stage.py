@@ -5,46 +5,36 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any, cast
+from typing import Any
 
 from simpy import Environment, Event
 
 from simrl.config.schema import FrameworkConfig
-from simrl.model.clock import COMPLETION, POLL, TRAINER, Alarm, to_ns
-from simrl.model.control.control import Control
+from simrl.model.clock import COMPLETION, TRAINER, Alarm, to_ns
+from simrl.model.control.group_controller import GroupController
 from simrl.model.control.ledger import Group
+from simrl.model.control.protocol import Controller
 from simrl.model.control.rules import Rules
 from simrl.model.cost.training import StepTime
-from simrl.model.engine.cluster import Cluster
 from simrl.model.records import TrajectoryLog
 from simrl.model.trainer import Trainer
+from simrl.model.trajectory import Trajectories
+from tests.conformance.delegated import DelegatedController
 from tests.conformance.journal import DONE, SYNC, JournalBooks
 from tests.conformance.side_by_side import ScriptedLengths, SideBySide
-
-
-class PollingControl(Control):
-    """Lets the trainer look when all that ends at an instant has ended, as upstream's poll does."""
-
-    def _offer(self) -> None:
-        alarm = Alarm(self.env, 0, POLL)
-        cast("list[Any]", alarm.callbacks).append(lambda _: self._poll())
-
-    def _poll(self) -> None:
-        super()._offer()
-        self.admit()
 
 
 class NotedEngines(SideBySide):
     """Engines without a limit, whose completions and weight updates are noted in the journal."""
 
-    def __init__(self, env: Environment, log: TrajectoryLog, ledger: JournalBooks, control: Control, tick_ns: int):
-        super().__init__(env, log, self._noted, tick_ns)
+    def __init__(self, env: Environment, trajectories: Trajectories, ledger: JournalBooks, tick_ns: int):
+        super().__init__(env, trajectories, tick_ns)
         self._ledger = ledger
-        self._control = control
 
-    def _noted(self, trajectory: int) -> None:
-        self._ledger.note(DONE, trajectory)
-        self._control.trajectory_finished(trajectory)
+    def release(self, number: int) -> None:
+        """Note the completion."""
+        self._ledger.note(DONE, number)
+        super().release(number)
 
     def update_weights(self, version: int, mode: str, hold_until_ns: int) -> None:
         """Note the update."""
@@ -52,23 +42,25 @@ class NotedEngines(SideBySide):
         super().update_weights(version, mode, hold_until_ns)
 
 
-class ScriptedTrainer(Trainer):
-    """Our trainer with the script's durations."""
+class Rested(DelegatedController):
+    """A controller whose trainer rests between a batch's publish and the wait for the next one."""
 
-    steps_per_version: int = 1
-    """Batches trained between two publishes."""
-    syncs_s: Iterator[float]
-    """How long each publish takes."""
-    rest_s: float = 0.0
-    """Time between a publish and the wait for the next batch."""
+    def __init__(self, controller: Controller, env: Environment, rest_s: float):
+        super().__init__(controller)
+        self._env = env
+        self._rest_ns = to_ns(rest_s)
+        self._begun = False
 
-    def _publish(self, version: int) -> Generator[Event, Any, None]:
-        if version % self.steps_per_version:
-            return
-        self._sync_ns = to_ns(next(self.syncs_s))
-        yield from super()._publish(version // self.steps_per_version)
-        if self.rest_s:
-            yield Alarm(self.env, to_ns(self.rest_s), TRAINER)
+    def next_batch(self) -> Event:
+        """Return the batch, asked for after the rest; the first at once."""
+        if not self._begun:
+            self._begun = True
+            return super().next_batch()
+        return self._env.process(self._after_rest())
+
+    def _after_rest(self) -> Generator[Event, Any, Any]:
+        yield Alarm(self._env, self._rest_ns, TRAINER)
+        return (yield super().next_batch())
 
 
 @dataclass
@@ -78,35 +70,31 @@ class Stage:
     framework: FrameworkConfig
     rules: Rules
     env: Environment
-    log: TrajectoryLog
     ledger: JournalBooks
-    control: Control
+    control: GroupController
     engines: NotedEngines
 
     def trainer(
         self,
         times: list[StepTime],
         syncs_s: Iterator[float] | float = 0.0,
-        steps_per_version: int = 1,
+        updates_per_publish: int = 1,
         rest_s: float = 0.0,
         batches: int | None = None,
-    ) -> ScriptedTrainer:
+    ) -> Trainer:
         """Start our trainer on *batches* batches (as many as there are *times*)."""
         step = iter(times)
-        trainer = ScriptedTrainer(
+        sync_s = repeat(syncs_s) if isinstance(syncs_s, float) else syncs_s
+        return Trainer(
             self.env,
             self.framework,
             len(times) if batches is None else batches,
-            self.control,
-            cast("Cluster", self.engines),
-            self.log,
+            Rested(self.control, self.env, rest_s) if rest_s else self.control,
+            self.engines,
             lambda _: next(step),
-            0.0,
+            lambda _: next(sync_s),
+            updates_per_publish,
         )
-        trainer.steps_per_version = steps_per_version
-        trainer.syncs_s = repeat(syncs_s) if isinstance(syncs_s, float) else syncs_s
-        trainer.rest_s = rest_s
-        return trainer
 
     def act(
         self, steps: list[list[Any]], play: Callable[[list[Any]], None], check: Callable[[list[Any]], None]
@@ -131,9 +119,9 @@ class Stage:
 
     def open_group(self, version: int) -> Group:
         """Admit a group as of *version*."""
-        group = self.control._open()
+        group = self.control.open_group()
         group.admission_version = version
-        self.control._submit(group, self.ledger.group_size)
+        self.control.submit(group, self.ledger.group_size)
         return group
 
 
@@ -145,7 +133,7 @@ def stage(
     ticks: list[int] | None = None,
     *,
     tick_s: float = 1.0,
-    control: type[Control] = Control,
+    polls: bool = False,
     ledger: type[JournalBooks] = JournalBooks,
 ) -> Stage:
     """Set *rules* up on a script.
@@ -157,17 +145,17 @@ def stage(
         group_size: trajectories of a group.
         ticks: generation time of each trajectory; those beyond it never end by themselves.
         tick_s: length of a tick, s.
-        control: our control, or the one that polls.
+        polls: whether the trainer looks as upstream's poll does, when all that ends at an instant has ended.
         ledger: our ledger with a journal.
     """
     env = Environment(initial_time=0)
-    log = TrajectoryLog(group_size)
+    trajectories = Trajectories(group_size, TrajectoryLog(group_size))
     tick_ns = to_ns(tick_s)
     journal = ledger(env, tick_ns, groups_per_batch, group_size)
-    controlling = control(env, rules, journal, ScriptedLengths(ticks or [], group_size), log)
-    engines = NotedEngines(env, log, journal, controlling, tick_ns)
-    controlling.cluster = cast("Cluster", engines)
-    return Stage(framework, rules, env, log, journal, controlling, engines)
+    engines = NotedEngines(env, trajectories, journal, tick_ns)
+    lengths = ScriptedLengths(ticks or [], group_size)
+    control = GroupController(env, rules, journal, lengths, trajectories, engines, polls=polls)
+    return Stage(framework, rules, env, journal, control, engines)
 
 
 def training_times(steps: list[list[Any]], publish: str) -> list[StepTime]:

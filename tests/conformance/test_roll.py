@@ -6,9 +6,9 @@ from math import ceil
 from typing import Any
 
 import pytest
+from simrl.model.control.control import Control
 
 from simrl.model.control.admission.quota_and_extras import QuotaAndExtras
-from simrl.model.control.control import Control
 from simrl.model.control.ledger import CANCELLED, RUNNING, Group, Ledger
 from simrl.model.control.rules import Rules, compose_rules
 from tests.conformance.conftest import record, replay

@@ -17,7 +17,7 @@ from tests.conformance.conftest import replay
 from tests.conformance.goldens import golden
 from tests.conformance.journal import ADMIT, DROP, SYNC, TAKE, Entry
 from tests.conformance.side_by_side import NEVER
-from tests.conformance.stage import PollingControl, Stage, stage
+from tests.conformance.stage import Stage, stage
 from tests.conftest import compose_config
 
 LOOP, POOL = "verl_loop.json", "verl_pool.json"
@@ -98,7 +98,7 @@ def test_a_run_of_verl(case: dict[str, Any]) -> None:
             script["B"] // parts,
             script["n"],
             [ticks for ticks in script["durations"] for _ in range(script["n"])],
-            control=PollingControl,
+            polls=True,
         )
         times = [StepTime(a, b) for a, b in zip(script["t_logprob"], script["t_update"], strict=True)]
         mini_batches = [time for time in times for _ in range(parts)]
@@ -132,9 +132,7 @@ def test_a_call_for_a_batch(case: dict[str, Any]) -> None:
         following = FollowRecordedTies(rules.sampling, samples, version_of_stamp_0=-case["global_steps"])
         full = VersionQuota(ahead=0, start_groups=len(case["pool"]), give_back=True)
         ends = [entry.get("t_end", NEVER) for entry in case["pool"]] + [after for after, _ in case["refill_groups"]]
-        played = stage(
-            framework, Rules(full, rules.cancellation, following), case["batch"], ticks=ends, control=PollingControl
-        )
+        played = stage(framework, Rules(full, rules.cancellation, following), case["batch"], ticks=ends, polls=True)
         fill_pool(case, played, following.failed)
         submitted = len(played.ledger.entries)
         played.env.run(until=played.control.next_batch())

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from simrl.model.control.ledger import Group, Ledger
 
 GROUPS, EPISODES, ANY = "groups", "episodes", "any"
-"""The control classes that can work a rule: control.Control, episode_control.EpisodeControl, both."""
+"""What a rule counts, and so which controller can work it: GroupController, PrimeRLController, both."""
 
 
 class Rule:
@@ -18,7 +18,7 @@ class Rule:
     """
 
     control: ClassVar[str] = GROUPS
-    """Which control class can work it."""
+    """Which controller can work it."""
 
     def admitted(self, ledger: Ledger, group: Group) -> None:
         """Take note that *group* was admitted."""

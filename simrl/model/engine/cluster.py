@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,88 +10,59 @@ from simpy import AllOf, Environment, Event
 
 from simrl.model.clock import now_ns
 from simrl.model.engine.instance import Instance
-from simrl.model.engine.vllm.engine import Engine, Finished
-from simrl.model.records import InstanceTotals, TrajectoryLog
+from simrl.model.engine.protocol import Engine, EngineView, FinishedRequest, RolloutListener
+from simrl.model.engine.router import FewestInFlight
+from simrl.model.records import InstanceTotals
+from simrl.model.trajectory import Trajectories, Trajectory
 
 
 class Cluster:
-    """The rollout side.
+    """The rollout side; see :class:`~simrl.model.engine.protocol.Rollout`.
 
     Args:
         env: the simulation.
         engines: one an instance.
-        log: where trajectories are recorded.
-        on_finish: called with each finished trajectory's number.
+        trajectories: whose turns they generate.
     """
 
-    def __init__(
-        self,
-        env: Environment,
-        engines: Sequence[Engine],
-        log: TrajectoryLog,
-        on_finish: Callable[[int], None],
-    ):
+    def __init__(self, env: Environment, engines: Sequence[Engine], trajectories: Trajectories):
         self.env = env
         self.version = 0
-        self._log = log
-        self._on_finish = on_finish
-        self._loads = [0] * len(engines)
+        """Weights that the engines hold."""
+        self._trajectories = trajectories
+        self._router = FewestInFlight(len(engines))
+        self._listener: RolloutListener
         self.instances = [Instance(env, index, engine, self._finished) for index, engine in enumerate(engines)]
 
-    def submit(self, trajectory: int, prompt_tokens: int, response_tokens: int, prefix_key: int) -> None:
-        """Send a trajectory to the instance with the fewest requests in flight.
+    def report_to(self, listener: RolloutListener) -> None:
+        """Call *listener* from now on."""
+        self._listener = listener
 
-        Ties go to the lowest index, which a router that scans its list finds first.
-        """
-        index = self._loads.index(min(self._loads))
-        self._loads[index] += 1
-        self._log.rows[trajectory]["instance"] = index
-        self.instances[index].reach().submit(trajectory, prompt_tokens, response_tokens, prefix_key, prompt_tokens)
+    def submit(self, trajectory: Trajectory) -> None:
+        """Send a trajectory's turn to the instance that the router chooses; members of a group share their prompt."""
+        index = self._router.choose()
+        turn = trajectory.turn
+        self._trajectories.generate(trajectory, index, now_ns(self.env))
+        engine = self.instances[index].reach()
+        engine.submit(trajectory.number, turn.input_tokens, turn.output_tokens, trajectory.group, turn.input_tokens)
+        self._listener.on_started(trajectory)
 
-    def _finished(self, instance: Instance, finished: Finished) -> None:
-        self._loads[instance.index] -= 1
-        row = self._log.rows[finished.trajectory]
-        row["generated_tokens"] = row["response_tokens"]
-        row["first_token_version"] = finished.first_version
-        row["end_version"] = self.version
-        row["preemptions"] = finished.preemptions
-        row["reprefill_tokens"] = finished.reprefill_tokens
-        row["first_token_ns"] = finished.first_token_ns
-        row["finish_ns"] = finished.finish_ns
-        self._on_finish(finished.trajectory)
+    def _finished(self, finished: FinishedRequest) -> None:
+        trajectory = self._trajectories.end_turn(finished, self.version)
+        self._router.leave(trajectory.instance)
+        self._listener.on_finished(trajectory)
 
-    def _note_open(self, record: np.void) -> None:
-        row = self._log.rows[int(record["trajectory"])]
-        row["generated_tokens"] = record["generated_tokens"]
-        row["first_token_version"] = record["first_version"]
-        row["end_version"] = self.version
-        row["preemptions"] = record["preemptions"]
-        row["reprefill_tokens"] = record["reprefill_tokens"]
-        row["first_token_ns"] = record["first_token_ns"]
-
-    def abort(self, trajectory: int) -> None:
-        """Cancel a running trajectory; what it generated so far is recorded."""
-        index = int(self._log.rows[trajectory]["instance"])
-        self._loads[index] -= 1
-        self._note_open(self.instances[index].reach().abort(trajectory))
+    def abort(self, trajectory: Trajectory) -> None:
+        """Stop a trajectory that is being generated; what it generated so far is recorded."""
+        self._router.leave(trajectory.instance)
+        request = self.instances[trajectory.instance].reach().abort(trajectory.number)
+        self._trajectories.interrupt(request, self.version)
 
     def update_weights(self, version: int, mode: str, hold_until_ns: int) -> None:
-        """Give all engines the weights *version*; none starts an iteration before *hold_until_ns*.
-
-        The token of an iteration under way belongs to the old weights; with abort it is lost.
-        """
+        """Give all engines the weights *version*; none starts an iteration before *hold_until_ns*."""
         for instance in self.instances:
-            engine = instance.reach()
-            trajectories, tokens = engine.generated(with_iteration_under_way=mode != "abort")
-            self._log.boundaries.append((trajectories, self.version, tokens))
-            if mode == "abort":
-                engine.abort_and_resubmit_all()
-            elif mode == "recompute":
-                engine.drop_kv_in_place()
-            elif mode == "drain":
-                engine.drop_kv_in_place()  # nothing runs: this clears the prefix cache
-                engine.pause_admission(False)
-            engine.set_version(version, hold_until_ns)
+            progress = instance.reach().update(version, mode, hold_until_ns)
+            self._trajectories.change_weights(progress, self.version)
         self.version = version
 
     def hold(self, until_ns: int) -> None:
@@ -103,12 +74,16 @@ class Cluster:
         """Stop admission everywhere and wait until no request is running."""
         yield AllOf(self.env, [instance.drain() for instance in self.instances])
 
+    def views(self) -> list[EngineView]:
+        """Return what the engines show now, by instance; nothing is disturbed."""
+        return [instance.look() for instance in self.instances]
+
     def close(self) -> None:
         """Bring all engines to the present and record what is unfinished."""
         for instance in self.instances:
             instance.engine.catch_up(now_ns(self.env))
-            for record in instance.engine.open_requests():
-                self._note_open(record)
+            for request in instance.engine.open_requests():
+                self._trajectories.interrupt(request, self.version)
 
     def timelines(self) -> list[np.ndarray]:
         """Return each instance's samples."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any
 
-import numpy as np
 from simpy import Environment, Event, Interrupt
 
 from simrl.model.clock import COMPLETION, Alarm, now_ns
-from simrl.model.engine.vllm.engine import Engine, Finished
+from simrl.model.engine.protocol import Engine, EngineView, FinishedRequest
 
 
 class Instance:
@@ -19,14 +18,14 @@ class Instance:
         env: the simulation.
         index: its number; earlier instances deliver first at one instant.
         engine: the engine.
-        deliver: called with the instance and each finished request.
+        deliver: called with each finished request.
     """
 
-    def __init__(self, env: Environment, index: int, engine: Engine, deliver: Callable[[Instance, Finished], None]):
+    def __init__(self, env: Environment, index: int, engine: Engine, deliver: Callable[[FinishedRequest], None]):
         self.env = env
-        self.index = index
         self.engine = engine
         self._deliver = deliver
+        self._priority = COMPLETION + index
         self._interrupted = False
         self._drained: Event | None = None
         self.process = env.process(self._run())
@@ -34,11 +33,11 @@ class Instance:
     def _run(self) -> Generator[Event, Any, None]:
         while True:
             for finished in self.engine.collect():
-                self._deliver(self, finished)
-            if self._drained is not None and self.engine.running == 0:
+                self._deliver(finished)
+            if self._drained is not None and self._runs_nothing:
                 self._drained.succeed()
                 self._drained = None
-            due_ns = self.engine.run_ahead()
+            due_ns = self.engine.advance()
             pause = Event(self.env) if due_ns is None else Alarm(self.env, due_ns - now_ns(self.env), self._priority)
             try:
                 yield pause
@@ -46,8 +45,8 @@ class Instance:
                 self._interrupted = False
 
     @property
-    def _priority(self) -> int:
-        return COMPLETION + self.index
+    def _runs_nothing(self) -> bool:
+        return self.look().running == 0
 
     def reach(self) -> Engine:
         """Bring the engine to the present so that it can be acted on; its plan is made anew afterwards."""
@@ -57,15 +56,15 @@ class Instance:
             self.process.interrupt()
         return self.engine
 
-    def look(self) -> np.void:
-        """Return the engine's ENGINE record as it stands now; nothing is disturbed."""
+    def look(self) -> EngineView:
+        """Return what the engine shows now; nothing is disturbed."""
         return self.engine.look(now_ns(self.env))
 
     def drain(self) -> Event:
         """Stop admission; return an event for when no request is running."""
         self.reach().pause_admission(True)
         drained = Event(self.env)
-        if self.engine.running == 0:
+        if self._runs_nothing:
             drained.succeed()
         else:
             self._drained = drained

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from simrl.config.import_path import is_import_path
 from simrl.config.schema import at_least
 from simrl.model.workload.batches import batches_workload
+from simrl.model.workload.law import law_workload
 from simrl.model.workload.lognormal import lognormal_workload
 from simrl.model.workload.trace import read_trace
 
@@ -33,6 +35,8 @@ def build_workload(config: WorkloadConfig, seed: int, groups_per_batch: int, gro
     seed += config.draw
     at_least("groups_per_batch", groups_per_batch, 1)
     at_least("group_size", group_size, 1)
+    if is_import_path(config.law):
+        return law_workload(config, seed, group_size)
     if config.law == "trace":
         return read_trace(config, group_size)
     if config.law == "batches":

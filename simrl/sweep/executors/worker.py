@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import signal
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
 from typing import Generic, NoReturn, TypeVar
+
+from simrl.sweep.executors.orphan import end_with_parent
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -33,7 +36,7 @@ class Worker(Generic[Task, Result]):
         """Start the process; *work* must be importable."""
         self.pipe, theirs = CONTEXT.Pipe()
         self.process = CONTEXT.Process(target=_serve, args=(theirs, work), daemon=True)
-        with interrupts_held():
+        with interrupts_held(), main_left_alone():
             self.process.start()
         theirs.close()  # so that the pipe ends when the process does
         self.task: Task | None = None
@@ -48,19 +51,19 @@ class Worker(Generic[Task, Result]):
             self.pipe.send(task)
 
     def answer(self) -> Result | str | None:
-        """Read what the process says: its task's result, the error it ended with, or None if a try of it has begun.
+        """Read the process's message: its task's result, the error it ended with, or None if a try of it has begun.
 
         Raises:
-            DiedError: if it says nothing any more.
+            DiedError: if the process is gone.
         """
         try:
-            said = self.pipe.recv()
+            message = self.pipe.recv()
         except (EOFError, OSError) as error:
             raise DiedError from error
-        if isinstance(said, int):
-            self.tries, self.try_began_s = said, time.monotonic()
+        if isinstance(message, int):
+            self.tries, self.try_began_s = message, time.monotonic()
             return None
-        return said  # type: ignore[no-any-return]
+        return message  # type: ignore[no-any-return]
 
     def kill(self) -> None:
         """End the process at once; it leaves what it has written."""
@@ -85,14 +88,15 @@ class Worker(Generic[Task, Result]):
 def _serve(pipe: Connection, work: Work[Task, Result]) -> None:
     """Do tasks until the pipe ends; a worker's whole life."""
     signal.signal(signal.SIGTERM, _leave)
+    end_with_parent()
     with suppress(EOFError, OSError):  # the parent is gone, or has no more work
         while True:
             task = pipe.recv()
             try:
-                said: Result | str = work(task, pipe.send)
+                message: Result | str = work(task, pipe.send)
             except Exception as error:  # as text: not every exception survives the pipe
-                said = f"{type(error).__name__}: {error}"
-            pipe.send(said)
+                message = f"{type(error).__name__}: {error}"
+            pipe.send(message)
 
 
 def _leave(*_: object) -> NoReturn:
@@ -108,3 +112,18 @@ def interrupts_held() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+@contextmanager
+def main_left_alone() -> Iterator[None]:
+    """Let processes that are started here not run the main module again: they need nothing of it.
+
+    It may be a user's script without a ``__main__`` guard, which would start its sweep in every worker.
+    """
+    main = vars(sys.modules["__main__"])
+    names: dict[str, object] = {name: main[name] for name in ("__spec__", "__file__") if name in main}
+    main.update(dict.fromkeys(names))
+    try:
+        yield
+    finally:
+        main.update(names)

@@ -24,7 +24,7 @@ from simrl.model.control.prime_rl.dispatcher import (
     Dispatcher,
     OpenGroup,
 )
-from simrl.model.control.prime_rl.train_sink import FifoSink, Sink, oldest_fresh
+from simrl.model.control.prime_rl.train_sink import Sink, oldest_fresh
 from simrl.model.control.rule import EPISODES
 
 WAKE_NS = NS_PER_S // 2
@@ -76,7 +76,7 @@ class Orchestrator:
     Args:
         admission: the cap's parameters.
         cancel_age: staleness above which open groups are cancelled; None cancels none.
-        sampling: the sink's parameter.
+        max_age: staleness above which the sink drops a trajectory.
         groups_per_batch: groups worth of trajectories in a batch.
         group_size: members of a group.
         steps: batches after which nothing is started, cancelled or kept any more.
@@ -86,7 +86,7 @@ class Orchestrator:
         self,
         admission: AdaptiveConcurrency,
         cancel_age: int | None,
-        sampling: FifoSink,
+        max_age: int,
         groups_per_batch: int,
         group_size: int,
         steps: int,
@@ -98,7 +98,8 @@ class Orchestrator:
         self.concurrency = Concurrency(admission)
         self.dispatcher = Dispatcher(group_size)
         self.burst = Burst()
-        self.sink = Sink(group_size, groups_per_batch * group_size, sampling.max_age)
+        self.batch_trajectories = groups_per_batch * group_size
+        self.sink = Sink(group_size, self.batch_trajectories, max_age)
         self._target_lag = admission.target_lag
         self._cancel_age = cancel_age
         self._steps = steps

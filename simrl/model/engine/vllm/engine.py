@@ -1,4 +1,4 @@
-"""One rollout engine: vLLM's scheduler and a clock behind a small Python face.
+"""vLLM as a rollout engine: its scheduler and a clock behind the engine protocol.
 
 The engine may run ahead of the simulation to its next completion. If something reaches it earlier it goes back to
 its last committed state and runs to that instant instead; results do not depend on it.
@@ -9,16 +9,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from operator import itemgetter
-from typing import NamedTuple
+from typing import Self
 
 import numpy as np
 
-from simrl.config.schema import EngineCosts
+from simrl.config.schema import EngineCosts, SimulationConfig
+from simrl.model.clock import to_ns
+from simrl.model.cost.iteration import engine_costs
+from simrl.model.cost.memory import kv_blocks
+from simrl.model.engine.protocol import (
+    ABORT,
+    DRAIN,
+    KEEP,
+    RECOMPUTE,
+    EngineView,
+    FinishedRequest,
+    OpenRequest,
+    Progress,
+    StuckError,
+)
 from simrl.model.engine.vllm import scheduler, stretch
 from simrl.model.engine.vllm.state import (
     ENGINE,
     FREE,
     NEVER_NS,
+    PAUSED_ALL,
     PAUSED_NEW,
     REQUEST,
     UNPAUSED,
@@ -50,25 +65,29 @@ class EngineOptions:
     sample_every_ns: int = NEVER_NS
 
 
-class Finished(NamedTuple):
-    """A request that ended on its own."""
-
-    finish_ns: int
-    trajectory: int
-    first_token_ns: int
-    first_version: int
-    preemptions: int
-    reprefill_tokens: int
-
-
 ENGINE_COUNTERS = [field.name for field in fields(InstanceTotals) if field.name in (ENGINE.names or ())]
 
 # A whole record read at once is several times faster than field by field.
-FINISHED_FIELDS = itemgetter(*((REQUEST.names or ()).index(name) for name in Finished._fields[1:]))
+FINISHED_FIELDS = itemgetter(*((REQUEST.names or ()).index(name) for name in FinishedRequest._fields[1:]))
+OPEN_FIELDS = itemgetter(*((REQUEST.names or ()).index(name) for name in OpenRequest._fields))
 
 
-class StuckError(RuntimeError):
-    """An engine holds requests and can schedule none of them."""
+def engine_options(config: SimulationConfig, longest_tokens: int) -> EngineOptions:
+    """Return the scheduler options of *config*'s engines."""
+    rollout = config.rollout
+    return EngineOptions(
+        blocks=kv_blocks(config.hardware, config.model, rollout),
+        block_size=rollout.block_size,
+        max_num_batched_tokens=rollout.max_num_batched_tokens,
+        max_num_seqs=rollout.max_num_seqs,
+        max_model_len=longest_tokens,
+        long_prefill_token_threshold=rollout.long_prefill_token_threshold,
+        reserve_full_isl=rollout.reserve_full_isl,
+        watermark=rollout.watermark,
+        prefix_caching=rollout.enable_prefix_caching,
+        free_order=rollout.free_order,
+        sample_every_ns=to_ns(rollout.sample_every_s),
+    )
 
 
 def build_state(options: EngineOptions, costs: EngineCosts = NO_COST, slots: int = 64) -> EngineState:
@@ -103,28 +122,46 @@ def build_state(options: EngineOptions, costs: EngineCosts = NO_COST, slots: int
     return state
 
 
-class Engine:
-    """A rollout engine on the simulation's clock (integer ns); requests are known by their trajectory number."""
+class VllmEngine:
+    """vLLM on the simulation's clock; see :class:`~simrl.model.engine.protocol.Engine`.
+
+    Args:
+        options: of the scheduler.
+        costs: of an iteration.
+        single: whether decode is simulated iteration by iteration and not in closed form; the results are the same.
+    """
 
     def __init__(self, options: EngineOptions, costs: EngineCosts, *, single: bool = False):
         self.state = build_state(options, costs)
         self._saved = build_state(options, costs)
-        self._seen: EngineState | None = None
+        self._options = options
         self._single = single
         self._free_slots = list(range(len(self.state.requests) - 1, -1, -1))
         self._slots: dict[int, int] = {}
         self._ahead = False
+        self._seen: EngineState | None = None
+        self._seen_of_plan = False
+        """Whether _seen comes from the state from which the engine is ahead now."""
+        self._admission_paused = False
+        self._asleep = False
         self.due_ns: int | None = None
-        """When the engine has something to tell (a completion; an iteration's end if single); None if idle."""
+        """When there is something to collect (a completion; an iteration's end if single); None if idle."""
         self.paused_ns = 0
-        """Time it was held, or admission was stopped and nothing ran; so far as is known, which may be ahead."""
+        """Time it was held or asleep, or admission was stopped and nothing ran; so far as is known, perhaps ahead."""
+
+    @classmethod
+    def build(cls, config: SimulationConfig, longest_tokens: int) -> Self:
+        """Return an empty engine for *config*, whose longest prompt + response has *longest_tokens*."""
+        costs = engine_costs(config.hardware, config.model, config.rollout)
+        single = config.rollout.stepping == "iteration"
+        return cls(engine_options(config, longest_tokens), costs, single=single)
 
     @property
     def in_flight(self) -> int:
-        """Requests submitted and not finished or aborted."""
+        """Requests submitted and neither finished nor aborted."""
         return len(self._slots)
 
-    def run_ahead(self) -> int | None:
+    def advance(self) -> int | None:
         """Run to the next completion; return its time, or None if nothing is left to run.
 
         Raises:
@@ -138,6 +175,7 @@ class Engine:
         if outcome == stretch.STUCK:
             raise StuckError(f"{len(self._slots)} requests, none can be scheduled")
         self._ahead = True
+        self._seen_of_plan = False
         self.due_ns = None if outcome == stretch.IDLE else end_ns
         return self.due_ns
 
@@ -156,13 +194,27 @@ class Engine:
             if engine["paused"][0]:
                 self._pause(since_ns, now_ns)
 
-    def look(self, now_ns: int) -> np.void:
-        """Return the ENGINE record as it stands at *now_ns*; unlike catch_up() this leaves the plan as it is."""
-        if not self._ahead:
-            return self.state.engine[0]  # type: ignore[no-any-return]
-        seen = self._committed()
-        stretch.advance(seen, now_ns, False)
-        return seen.engine[0]  # type: ignore[no-any-return]
+    def look(self, now_ns: int) -> EngineView:
+        """Return what the engine shows at *now_ns*; unlike catch_up() this leaves the plan as it is."""
+        if self._ahead:
+            if self._seen is None or not self._seen_of_plan:
+                self._seen = self._committed()
+                self._seen_of_plan = True
+            running, waiting, free_blocks, preemptions = stretch.look(self._seen, now_ns)
+        else:
+            engine = self.state.engine[["running", "waiting", "free_blocks", "preemptions"]]
+            running, waiting, free_blocks, preemptions = engine[0].item()
+        blocks = self._options.blocks
+        return EngineView(
+            len(self._slots),
+            running,
+            waiting,
+            blocks - 1 - free_blocks,
+            blocks - 1,
+            preemptions,
+            blocks * self._options.block_size,
+            self._options.max_model_len,
+        )
 
     def _committed(self) -> EngineState:
         """Return a copy, to play with, of the state from which the engine ran ahead; it takes no samples."""
@@ -170,6 +222,7 @@ class Engine:
             self._seen = EngineState(*(array.copy() for array in self._saved))
         stretch.save(self._saved, self._seen)
         self._seen.engine["sample_every_ns"] = self._seen.engine["next_sample_ns"] = NEVER_NS
+        self._seen_of_plan = False
         return self._seen
 
     def _pause(self, start_ns: int, end_ns: int) -> None:
@@ -182,7 +235,7 @@ class Engine:
         while len(self.state.samples) - int(engine["samples"]) < needed:
             self.state = with_more_samples(self.state)
 
-    def collect(self) -> Iterator[Finished]:
+    def collect(self) -> Iterator[FinishedRequest]:
         """Yield the requests the last completion finished, in vLLM's order, and forget them."""
         self._ahead = False
         state = self.state
@@ -193,7 +246,7 @@ class Engine:
             status = state.requests["status"]
             for slot in state.finished[:count].tolist():
                 status[slot] = FREE
-                finished = Finished(finish_ns, *FINISHED_FIELDS(state.requests[slot].item()))
+                finished = FinishedRequest(finish_ns, *FINISHED_FIELDS(state.requests[slot].item()))
                 del self._slots[finished.trajectory]
                 self._free_slots.append(slot)
                 yield finished
@@ -211,63 +264,90 @@ class Engine:
         self._slots[trajectory] = slot
         scheduler.submit(self.state, slot, trajectory, prompt_tokens, target_tokens, prefix_key, prefix_tokens)
 
-    def abort(self, trajectory: int) -> np.void:
-        """Abort a request and return its record as it stood; the engine must have caught up to the present."""
+    def abort(self, trajectory: int) -> OpenRequest:
+        """Abort a request and return how far it had come; the engine must have caught up to the present."""
         slot = self._slots.pop(trajectory)
-        record = self.state.requests[slot].copy()
+        request = self._open_request(slot)
         scheduler.abort(self.state, slot)
         self._free_slots.insert(0, slot)  # not reused at once: the iteration under way may still name it
-        return record  # type: ignore[no-any-return]
+        return request
 
-    def generated(self, *, with_iteration_under_way: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Return trajectory numbers and tokens generated so far of all requests, in slot order.
+    def _open_request(self, slot: int) -> OpenRequest:
+        return OpenRequest(*OPEN_FIELDS(self.state.requests[slot].item()))
 
-        Args:
-            with_iteration_under_way: count the token the running iteration is about to give.
-        """
+    def open_requests(self) -> list[OpenRequest]:
+        """Return all requests in flight, in order of submission."""
+        return [self._open_request(slot) for slot in self._slots.values()]
+
+    def _progress(self, *, with_iteration_under_way: bool) -> Progress:
         slots = np.fromiter(self._slots.values(), np.int64, len(self._slots))
         requests = self.state.requests[slots]
         tokens = requests["generated_tokens"].copy()
         if with_iteration_under_way and self.state.engine["in_flight"][0]:
             known = requests["prompt_tokens"] + requests["generated_tokens"]
             tokens += (requests["scheduled_tokens"] > 0) & (requests["computed_tokens"] == known)
-        return requests["trajectory"], tokens
+        return Progress(requests["trajectory"], tokens)
 
-    def open_requests(self) -> np.ndarray:
-        """Return the records of all requests that are neither finished nor aborted."""
-        return self.state.requests[np.fromiter(self._slots.values(), np.int64, len(self._slots))]
+    def hold(self, until_ns: int) -> None:
+        """Start no iteration before *until_ns*."""
+        engine = self.state.engine
+        engine["hold_until_ns"] = until_ns
+        clock_ns = int(engine["clock_ns"][0])
+        self._make_room_for_samples(until_ns - clock_ns)
+        if engine["in_flight"][0]:
+            self._pause(int(engine["end_ns"][0]), until_ns)
+        else:
+            self._pause(clock_ns, until_ns)
+            stretch.pass_time(self.state, until_ns)
 
-    def set_version(self, version: int, hold_until_ns: int) -> None:
+    def update(self, version: int, mode: str, hold_until_ns: int) -> Progress:
         """Load weights *version*; the next iteration starts no earlier than *hold_until_ns*."""
+        if mode not in (ABORT, KEEP, RECOMPUTE, DRAIN):
+            raise ValueError(mode)
+        progress = self._progress(with_iteration_under_way=mode != ABORT)
+        if mode == ABORT:  # queued again in order of arrival, prompt and partial output together
+            scheduler.resubmit_all(self.state)
+        elif mode != KEEP:  # after a drain nothing runs: this clears the prefix cache
+            self._lose_kv_in_place()
+        if mode == DRAIN:
+            self.pause_admission(False)
         self.state.engine["version"] = version
         self.hold(hold_until_ns)
+        return progress
 
-    def hold(self, hold_until_ns: int) -> None:
-        """Start no iteration before *hold_until_ns*."""
-        engine = self.state.engine
-        engine["hold_until_ns"] = hold_until_ns
-        clock_ns = int(engine["clock_ns"][0])
-        self._make_room_for_samples(hold_until_ns - clock_ns)
-        if engine["in_flight"][0]:
-            self._pause(int(engine["end_ns"][0]), hold_until_ns)
-        else:
-            self._pause(clock_ns, hold_until_ns)
-            stretch.pass_time(self.state, hold_until_ns)
-
-    def drop_kv_in_place(self) -> None:
-        """Recompute all KV under the weights to come, order kept, once the iteration under way has ended."""
+    def _lose_kv_in_place(self) -> None:
+        """Compute all KV again, order kept, once the iteration under way has ended."""
         if self.state.engine["in_flight"][0]:
             self.state.engine["reset_pending"] = 1
         else:
             scheduler.reset_running(self.state)
 
-    def abort_and_resubmit_all(self) -> None:
-        """Abort all requests at once and queue them again in order of arrival, prompt and partial output together."""
+    def sleep(self, mode: str) -> None:
+        """Lose all KV and compute nothing until wake(); an iteration under way still takes its time.
+
+        Raises:
+            ValueError: for a mode other than abort and drain, or if requests run and the mode is drain.
+        """
+        running = int(self.state.engine["running"][0])
+        if mode not in (ABORT, DRAIN) or (mode == DRAIN and running):
+            raise ValueError(f"sleep({mode!r}) with {running} requests running")
         scheduler.resubmit_all(self.state)
+        self._asleep = True
+        self._set_paused()
+
+    def wake(self) -> None:
+        """Take requests again; the engine must have caught up to the present."""
+        self._asleep = False
+        self._set_paused()
 
     def pause_admission(self, paused: bool) -> None:
         """Stop or restart admission from the waiting queue; running requests go on."""
-        self.state.engine["paused"] = PAUSED_NEW if paused else UNPAUSED
+        self._admission_paused = paused
+        self._set_paused()
+
+    def _set_paused(self) -> None:
+        admitting = PAUSED_NEW if self._admission_paused else UNPAUSED
+        self.state.engine["paused"] = PAUSED_ALL if self._asleep else admitting
 
     def totals(self, now_ns: int) -> InstanceTotals:
         """Return what was done by *now_ns*, the present; the engine must have caught up to it."""
@@ -275,17 +355,6 @@ class Engine:
         beyond_end_ns = int(engine["end_ns"]) - now_ns if engine["in_flight"] else 0
         counted = {name: int(engine[name]) for name in ENGINE_COUNTERS}
         return InstanceTotals(**counted, paused_ns=self.paused_ns, beyond_end_ns=beyond_end_ns)
-
-    @property
-    def running(self) -> int:
-        """Requests that hold KV blocks."""
-        return int(self.state.engine["running"][0])
-
-    @property
-    def kv_usage(self) -> float:
-        """Share of the usable KV blocks in use."""
-        engine = self.state.engine[0]
-        return 1.0 - float(engine["free_blocks"]) / float(engine["usable_blocks"])
 
     @property
     def samples(self) -> np.ndarray:

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from simrl.config.schema import EngineCosts
+from simrl.model.engine.protocol import FinishedRequest
 from simrl.model.engine.vllm import stretch
-from simrl.model.engine.vllm.engine import Engine, EngineOptions, Finished
+from simrl.model.engine.vllm.engine import EngineOptions, VllmEngine
 from simrl.model.engine.vllm.state import EngineState
 
 DECODE, PREFILL, REPREFILL, PAUSED = "decode", "prefill", "re-prefill", "paused"
@@ -96,7 +97,7 @@ class Counters(NamedTuple):
         return not (self.prefill_tokens or self.reprefill_tokens or self.preemptions)
 
 
-class ObservedEngine(Engine):
+class ObservedEngine(VllmEngine):
     """An engine with a diary."""
 
     def __init__(self, options: EngineOptions, costs: EngineCosts, *, single: bool = False):
@@ -107,10 +108,10 @@ class ObservedEngine(Engine):
         self.levels: list[Level] = []
         self._now_ns = 0
 
-    def run_ahead(self) -> int | None:
+    def advance(self) -> int | None:
         """Run to the next completion; return its time, or None if nothing is left to run."""
         self._note_level(self._now_ns, self.state.engine[0])  # with what was submitted or aborted at this instant
-        return super().run_ahead()
+        return super().advance()
 
     def catch_up(self, now_ns: int) -> None:
         """Bring the engine to *now_ns*: whatever it ran beyond is undone."""
@@ -120,7 +121,7 @@ class ObservedEngine(Engine):
             self._note_iterations()
         self._now_ns = now_ns
 
-    def collect(self) -> Iterator[Finished]:
+    def collect(self) -> Iterator[FinishedRequest]:
         """Yield the requests the last completion finished."""
         if self._ahead:
             assert self.due_ns is not None

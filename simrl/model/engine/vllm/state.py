@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from simrl.model.engine.protocol import SAMPLE
+
 # Status of a request.
 FREE, WAITING, RUNNING, FINISHED, ABORTED = 0, 1, 2, 3, 4
 # Pause states of vLLM's scheduler: admit and run; run what runs; nothing.
@@ -110,7 +112,6 @@ ENGINE = np.dtype(
 )
 
 SCHEDULED = np.dtype([("slot", np.int64), ("computed_before", np.int64), ("tokens", np.int64)])
-SAMPLE = np.dtype([("time_ns", np.int64), ("running", np.int64), ("waiting", np.int64), ("used_blocks", np.int64)])
 
 
 class EngineState(NamedTuple):

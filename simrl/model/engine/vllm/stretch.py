@@ -318,6 +318,14 @@ def advance(state: EngineState, until_ns: int, single: bool) -> int:
             return STUCK
 
 
+@compiled
+def look(state: EngineState, until_ns: int) -> tuple[int, int, int, int]:
+    """Run to *until_ns*, which no completion precedes; return running, waiting, free blocks and preemptions."""
+    advance(state, until_ns, False)
+    engine = state.engine[0]
+    return engine.running, engine.waiting, engine.free_blocks, engine.preemptions
+
+
 @inlined
 def copy_first(source: np.ndarray, target: np.ndarray, count: int) -> None:
     """Copy the first *count* elements; a slice assignment would allocate."""

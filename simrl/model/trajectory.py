@@ -1,0 +1,188 @@
+"""The life of a trajectory: its turns, its states, and the one object that changes them and writes them down.
+
+opened -> generating -> (away -> generating -> ...) scored -> ready -> trained; dropped or cancelled on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from simrl.model.engine.protocol import FinishedRequest, OpenRequest, Progress
+from simrl.model.records import DROPPED_L2, DROPPED_L3, NONE, TrajectoryLog
+from simrl.model.records import TRAINED as FATE_TRAINED
+
+OPENED = "opened"
+"""Its group was admitted; not submitted yet."""
+GENERATING = "generating"
+"""A turn of it is on an engine."""
+AWAY = "away"
+"""Between two turns, at a tool."""
+SCORED = "scored"
+"""Its last turn is over and its reward known."""
+READY = "ready"
+"""It may be trained: its controller has let it through."""
+TRAINED, DROPPED, CANCELLED = "trained", "dropped", "cancelled"
+"""How it ended: in a batch, thrown away by sampling (L3), or by cancellation (L2)."""
+
+NEXT: dict[str, frozenset[str]] = {
+    OPENED: frozenset({GENERATING, CANCELLED}),
+    GENERATING: frozenset({AWAY, SCORED, CANCELLED}),
+    AWAY: frozenset({GENERATING, CANCELLED}),
+    SCORED: frozenset({READY, DROPPED, CANCELLED}),
+    READY: frozenset({TRAINED, DROPPED}),
+    TRAINED: frozenset(),
+    DROPPED: frozenset(),
+    CANCELLED: frozenset(),
+}
+"""The states that may follow each."""
+
+
+class LifecycleError(RuntimeError):
+    """A trajectory was asked into a state that cannot follow its own."""
+
+
+class Turn(NamedTuple):
+    """One request of a trajectory."""
+
+    input_tokens: int
+    """New ones: the prompt, or what came back from the tool."""
+    output_tokens: int
+    away_ns: int = 0
+    """Time between its end and the next turn."""
+
+
+@dataclass(slots=True, eq=False)
+class Trajectory:
+    """One sampled response, as it stands; only :class:`Trajectories` writes to it."""
+
+    number: int
+    """group * group_size + member."""
+    group: int
+    turns: tuple[Turn, ...]
+    state: str = OPENED
+    turns_done: int = 0
+    instance: int = NONE
+    """Where its turn is, or was last."""
+    end_version: int = NONE
+    """Weights of its last token; known when it is scored."""
+
+    @property
+    def turn(self) -> Turn:
+        """The turn that is under way or comes next."""
+        return self.turns[self.turns_done]
+
+    @property
+    def output_tokens(self) -> int:
+        """Tokens it generates in all."""
+        return sum(turn.output_tokens for turn in self.turns)
+
+    @property
+    def tokens(self) -> int:
+        """Its length in training: all that it was given and all that it generates."""
+        return sum(turn.input_tokens + turn.output_tokens for turn in self.turns)
+
+
+class Trajectories:
+    """All trajectories of a run that have not ended, by number.
+
+    Args:
+        group_size: members of a group.
+        log: where their lives are written down; it is not read.
+    """
+
+    def __init__(self, group_size: int, log: TrajectoryLog):
+        self.group_size = group_size
+        self._log = log
+        self._living: dict[int, Trajectory] = {}
+
+    def __getitem__(self, number: int) -> Trajectory:
+        return self._living[number]
+
+    def of_group(self, group: int) -> list[Trajectory]:
+        """Return the living members of a group, in order."""
+        first = group * self.group_size
+        living = self._living
+        return [living[number] for number in range(first, first + self.group_size) if number in living]
+
+    def open_group(self, group: int, version: int, prompt_tokens: int, responses: Sequence[int]) -> list[Trajectory]:
+        """Open the members of a group, each of one turn.
+
+        Args:
+            group: its number; groups are opened in order.
+            version: trainer version at its admission.
+            prompt_tokens: of every member.
+            responses: tokens, by member.
+        """
+        members = [((Turn(prompt_tokens, tokens)),) for tokens in responses]
+        return self.open_turns(group, version, members)
+
+    def open_turns(self, group: int, version: int, members: Sequence[tuple[Turn, ...]]) -> list[Trajectory]:
+        """Open the members of a group, each with its turns."""
+        first = group * self.group_size
+        opened = [Trajectory(first + member, group, turns) for member, turns in enumerate(members)]
+        for trajectory in opened:
+            self._living[trajectory.number] = trajectory
+        prompts = [turns[0].input_tokens for turns in members]
+        self._log.opened(group, version, prompts, [trajectory.output_tokens for trajectory in opened])
+        return opened
+
+    def generate(self, trajectory: Trajectory, instance: int, now_ns: int) -> None:
+        """Begin a turn on *instance*."""
+        if trajectory.state == OPENED:
+            self._log.submitted(trajectory.number, instance, now_ns)
+        _enter(trajectory, GENERATING)
+        trajectory.instance = instance
+
+    def end_turn(self, finished: FinishedRequest, version: int) -> Trajectory:
+        """End a turn, the last token of which has the weights *version*: away, or scored after the last turn."""
+        trajectory = self._living[finished.trajectory]
+        if trajectory.turns_done + 1 < len(trajectory.turns):
+            _enter(trajectory, AWAY)
+            trajectory.turns_done += 1
+            return trajectory
+        _enter(trajectory, SCORED)
+        trajectory.turns_done += 1
+        trajectory.end_version = version
+        self._log.finished(finished, trajectory.output_tokens, version)
+        return trajectory
+
+    def interrupt(self, request: OpenRequest, version: int) -> None:
+        """Write down how far a trajectory has come that an engine, with the weights *version*, no longer works on."""
+        self._log.interrupted(request, version)
+
+    def change_weights(self, progress: Progress, version: int) -> None:
+        """Write down how far trajectories have come under the weights *version*, which go."""
+        self._log.weights_changed(progress.trajectories, progress.tokens, version)
+
+    def let_through(self, trajectories: Iterable[Trajectory]) -> None:
+        """Make scored trajectories ready for training."""
+        for trajectory in trajectories:
+            _enter(trajectory, READY)
+
+    def train(self, trajectories: Sequence[Trajectory], version: int, now_ns: int) -> None:
+        """End ready trajectories in the batch of the trainer version *version*."""
+        self._end(trajectories, TRAINED)
+        self._log.decided([trajectory.number for trajectory in trajectories], FATE_TRAINED, now_ns, version)
+
+    def drop(self, trajectories: Sequence[Trajectory], now_ns: int) -> None:
+        """Throw scored or ready trajectories away (L3)."""
+        self._end(trajectories, DROPPED)
+        self._log.decided([trajectory.number for trajectory in trajectories], DROPPED_L3, now_ns)
+
+    def cancel(self, trajectories: Sequence[Trajectory], now_ns: int) -> None:
+        """Throw trajectories of an unfinished group away (L2)."""
+        self._end(trajectories, CANCELLED)
+        self._log.decided([trajectory.number for trajectory in trajectories], DROPPED_L2, now_ns)
+
+    def _end(self, trajectories: Sequence[Trajectory], state: str) -> None:
+        for trajectory in trajectories:
+            _enter(trajectory, state)
+            del self._living[trajectory.number]
+
+
+def _enter(trajectory: Trajectory, state: str) -> None:
+    if state not in NEXT[trajectory.state]:
+        raise LifecycleError(f"trajectory {trajectory.number} is {trajectory.state} and cannot become {state}")
+    trajectory.state = state
