@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from simrl.runs.run import Outcome
 from simrl.runs.tables import BATCHES, SUMMARY, whole_file, write_parquet
 from simrl.sweep.grid import Point
-from sweeps.figures.tables import ArticleTables
+from sweeps.figures.article_tables import ArticleTables
 
 SWEEP, LEVELS = "sweep.parquet", "levels.parquet"
 EVERY_KEY = "workload.law"

@@ -58,7 +58,9 @@ def nearest_module(name: str, modules: Iterable[str]) -> str | None:
 def circles(graph: Graph) -> list[list[str]]:
     """Return the sets of modules that import each other, directly or by way of others; each sorted."""
     reach = {name: reachable(graph, graph[name]) for name in graph}
-    found = {tuple(sorted({name} | {n for n in reach[name] if name in reach[n]})) for name in graph if name in reach[name]}
+    found = {
+        tuple(sorted({name} | {n for n in reach[name] if name in reach[n]})) for name in graph if name in reach[name]
+    }
     return [list(circle) for circle in sorted(found)]
 
 

@@ -38,8 +38,8 @@ from sweeps.figures.length_bias import dropped_shares
 from sweeps.figures.pareto import configurations, on_front
 from sweeps.figures.selection import NothingToDrawError, over_seeds, scans, workload_config
 from sweeps.figures.staleness_bounds import bounds_table
-from sweeps.figures.tables import ArticleTables
-from sweeps.figures.timeline import timeline, totals
+from sweeps.figures.article_tables import ArticleTables
+from sweeps.figures.step_timeline import timeline, totals
 from sweeps.figures.trl_against_verl import capped_runs
 from sweeps.figures.under_cap import best_under_cap, lanes
 from tests.conftest import compose_config

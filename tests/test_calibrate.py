@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 from yaml import safe_dump
 
-import simrl.calibration.model
+import simrl.calibration.forward_model
 from simrl.calibration.fit import Fit, not_identified
 from simrl.calibration.fit_report import fit_report
-from simrl.calibration.model import COSTS, Model, measure
+from simrl.calibration.forward_model import COSTS, Model, measure
 from simrl.calibration.spec import Parameter, Spec, read_spec
 from simrl.calibration.targets import STEP_COLUMNS, Target
 from simrl.cli import commands
@@ -50,8 +50,8 @@ def here(monkeypatch: pytest.MonkeyPatch) -> list[SimulationConfig]:
         simulated.append(config)
         return measure(config)
 
-    monkeypatch.setattr(simrl.calibration.model, "ProcessPoolExecutor", HerePool)
-    monkeypatch.setattr(simrl.calibration.model, "measure", watched)
+    monkeypatch.setattr(simrl.calibration.forward_model, "ProcessPoolExecutor", HerePool)
+    monkeypatch.setattr(simrl.calibration.forward_model, "measure", watched)
     return simulated
 
 

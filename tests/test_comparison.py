@@ -16,8 +16,8 @@ from sweeps.article import GRID, folder_name, main, parse
 from sweeps.collection import article_tables
 from sweeps.comparison import compare, judge, tally
 from sweeps.conclusions import CONCLUSIONS, conclusions_table, paired_table
-from sweeps.digest import summary_text
-from sweeps.figures.tables import ArticleTables
+from sweeps.comparison_summary import summary_text
+from sweeps.figures.article_tables import ArticleTables
 from sweeps.loads import COLUMNS, Load, loads_of
 from sweeps.markdown import html_of
 from sweeps.measures import measure

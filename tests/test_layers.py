@@ -54,7 +54,7 @@ TWICE = {
     "engine": "rollout engines, and vLLM's among them",
     "control": "staleness control, and the control of one framework in it",
 }
-"""Names that two modules or folders may have, and why. A command's module is named after the command, whatever else is."""
+"""Names that two modules or folders may have, and why. Commands aside: their modules have the commands' names."""
 
 
 def part_of(module: str, depth: int) -> str:
@@ -201,7 +201,7 @@ def tree(folder: Path, **files: str) -> dict[str, Path]:
         ({"plots__bars": "from simrl.timeline import events", "timeline__events": ""}, True),
         ({"model__engine__state": "from simrl.model.control import rule", "model__control__rule": ""}, True),
         ({"model__trainer": "import simrl.model.simulation", "model__simulation": ""}, True),
-        ({"sweep__grid": "from simrl.runs import run", "runs__run": "from simrl.runs import lock", "runs__lock": ""}, False),
+        ({"sweep__grid": "import simrl.runs.run", "runs__run": "import simrl.runs.lock", "runs__lock": ""}, False),
         ({"model__control__rule": "from simrl.model.engine import state", "model__engine__state": ""}, False),
     ],
 )  # fmt: skip

@@ -6,7 +6,6 @@ figures can be made in any worker.
 
 from __future__ import annotations
 
-import os
 import warnings
 from dataclasses import dataclass
 from functools import cache
@@ -14,6 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import matplotlib as mpl
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from simrl.runs.tables import whole_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,7 +49,7 @@ FEWEST_LEVELS = 5
 """A figure with fewer levels is coloured as if it had these, so that a low level never looks dark."""
 
 HATCH_OVER = "\\\\\\\\"
-"""Trained on although staler than the parameter says."""
+"""Trained on although staler than the parameter allows."""
 HATCH_LOGPROB = "////////"
 """The trainer computes log-probs again."""
 
@@ -59,8 +60,8 @@ class Look:
 
     label: str
     colour: str
-    """The hue tells the kind of control (blue: admission only, orange: drops at sampling, purple: cancels and drops,
-    green: waits, black: ours), the lightness tells frameworks of a kind apart."""
+    """The hue stands for the kind of control (blue: admission only, orange: drops at sampling, purple: cancels and
+    drops, green: waits, black: ours), the lightness for the framework within its kind."""
     marker: str | tuple[int, int, float]
     dashes: str | tuple[float, tuple[float, ...]]
     """Matplotlib line style."""
@@ -157,7 +158,7 @@ def house_style() -> AbstractContextManager[None]:
 
 
 def number(value: float) -> str:
-    """Write a count or a rate as a whole number, thousands apart, as everywhere in figures."""
+    """Return a count or a rate as an integer, thousands apart, as everywhere in figures."""
     return f"{value:,.0f}"
 
 
@@ -186,22 +187,17 @@ def renderer_of(figure: Figure) -> RendererAgg:
 
 
 def save(figure: Figure, path: Path, *, svg: bool = False) -> None:
-    """Write a figure as PNG, whole or not at all, the same bytes for the same figure.
+    """Write a figure as PNG, complete or not at all, the same bytes for the same figure.
 
     Args:
         figure: What to write.
         path: The PNG file; missing folders are made.
         svg: Also write an SVG of the same name beside it.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     writings: list[tuple[Path, str, dict[str, Any]]] = [(path, "png", {"Software": None})]
     if svg:
         writings.append((path.with_suffix(".svg"), "svg", {"Date": None, "Creator": None}))
     with house_style():
         for target, kind, metadata in writings:
-            temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-            try:
-                figure.savefig(temporary, format=kind, dpi=DPI, metadata=metadata)
-                temporary.replace(target)
-            finally:
-                temporary.unlink(missing_ok=True)
+            with whole_file(target) as aside:
+                figure.savefig(aside, format=kind, dpi=DPI, metadata=metadata)
