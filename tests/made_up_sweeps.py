@@ -78,10 +78,10 @@ def instances() -> list[dict[str, Any]]:
 
 
 def many_panels() -> list[dict[str, Any]]:
-    """Thirty panels with long names."""
+    """Fifteen panels with long names."""
     return [
         run(f"a_framework_with_a_long_name_{f}", eta, 1500.0, eta + 1, warmup=warmup)
-        for f in range(10)
+        for f in range(5)
         for warmup in range(3)
         for eta in range(2)
     ]

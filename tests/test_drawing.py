@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
 from multiprocessing import active_children
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -57,7 +58,7 @@ def test_figures_leave_out_what_has_no_runs(monkeypatch: pytest.MonkeyPatch, tmp
 
 
 def test_interrupted_drawing_keeps_what_is_drawn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """What is drawn when Ctrl-C comes is remembered as drawn, the rest is not."""
+    """What is drawn when Ctrl-C comes is recorded as drawn, the rest is not."""
     kept = kept_tables(tmp_path)
 
     def interrupt(_: object, **__: object) -> None:
@@ -105,8 +106,8 @@ def test_interrupt_ends_the_drawing_processes_at_once(tmp_path: Path) -> None:
     assert not any(target.iterdir())
 
 
-def test_drawing_processes_do_not_hear_ctrl_c(tmp_path: Path) -> None:
-    """A terminal sends Ctrl-C to all: only the parent hears it, and ends them without a word."""
+def test_drawing_processes_ignore_ctrl_c(tmp_path: Path) -> None:
+    """A terminal sends Ctrl-C to all: only the parent reacts, and ends them silently."""
     with drawing.drawing(1, tmp_path, ahead=True) as pool:
         asked = pool.submit(signal.pthread_sigmask, signal.SIG_BLOCK, [])
         assert signal.SIGINT in asked.result()
@@ -139,16 +140,11 @@ def test_an_empty_picture_is_drawn_again(kind: str, monkeypatch: pytest.MonkeyPa
     assert picture.stat().st_size > 0
 
 
-def die() -> list[str]:
-    """Stand for a worker that dies while it loads matplotlib."""
-    os._exit(3)
-
-
 def test_a_worker_that_dies_loading_costs_the_figures_alone(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One line names the reason, and there are no figures."""
-    monkeypatch.setattr(drawing, "names", die)
+    monkeypatch.setattr(drawing, "names", partial(os._exit, 3))
     for ahead in (False, True):
         with drawing.drawing(1, tmp_path, ahead=ahead) as pool:
             drawn = drawing.draw_figures(kept_tables(tmp_path), tmp_path, pool)
