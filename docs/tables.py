@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from simrl.config.mechanism_table import full_table, short_table
+from simrl.model.control.mechanism_table import full_table, short_table
 
 ROOT = Path(__file__).parent.parent
 

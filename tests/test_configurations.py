@@ -69,7 +69,9 @@ BAD = [
     (("hardware=l40s", "model=qwen3_32b"), "rollout", "tensor_parallel"),
     (("framework.admission.rule=nope",), "framework.admission.rule=nope", "version_quota"),
     (("framework.admission.ahead=2.5",), "framework.admission.ahead=2.5", "type int"),
-    (("+framework.admission.bogus=1",), "framework.admission.bogus=1", "takes ahead"),
+    (("framework.admission.bogus=1",), "framework.admission.bogus=1", "takes ahead"),
+    (("framework.etaa=3",), "framework.etaa=3", "no such key; framework has name, eta, "),
+    (("framework.bound_offset=-5",), "framework.bound_offset=-5", "-1 or more"),
     (("framework.weight_update=teleport",), "framework.weight_update=teleport", "abort, keep, recompute, drain"),
     (("workload=trace",), "workload.path=None", "name the trace file"),
     (("workload.sigma_within_group=-1",), "workload.sigma_within_group=-1", "0 or more"),
@@ -101,7 +103,6 @@ def test_bad_input_is_one_line_that_names_key_value_and_mend(
         ("workload", "batches", 0),
         ("framework", "form", "draft"),
         ("framework", "eta", 0),
-        ("framework", "warmup", -1),
         ("rollout", "watermark", 1.0),
         ("trainer", "mfu", 1.5),
         ("rollout.costs", "decode_floor_s", -1.0),
@@ -110,7 +111,7 @@ def test_bad_input_is_one_line_that_names_key_value_and_mend(
 def test_ranges_hold_for_what_no_file_filled(
     part: str, key: str, value: object, configure: Callable[..., SimulationConfig]
 ) -> None:
-    """A configuration made in Python is held to its ranges too, a derived class to those of its base."""
+    """A configuration made in Python is held to its ranges too."""
     config = configure("framework=verl_drop")
     if part == "rollout.costs":
         made = engine_costs(config.hardware, config.model, config.rollout)

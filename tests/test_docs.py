@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from simrl.config.mechanism_table import full_table, rows, short_table
+from simrl.model.control.mechanism_table import full_table, rows, short_table
 
 ROOT = Path(__file__).parent.parent
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted(ROOT.glob("[st]*/**/README.md")))

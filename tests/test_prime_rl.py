@@ -182,9 +182,9 @@ def test_the_cap_starts_at_what_the_kv_cache_holds(configure: Callable[..., Simu
 @pytest.mark.parametrize(
     ("overrides", "names"),
     [
-        (("framework.admission.article.kv_usage=median",), "framework.admission.kv_usage=median"),
-        (("framework.admission.article.min_inflight=0",), "framework.admission.min_inflight=0"),
-        (("framework.admission.article.max_inflight=0",), "framework.admission.max_inflight=0"),
+        (("framework.admission.article.kv_usage=median",), "framework.admission.article.kv_usage=median"),
+        (("framework.admission.article.min_inflight=0",), "framework.admission.article.min_inflight=0"),
+        (("framework.admission.article.max_inflight=0",), "framework.admission.article.max_inflight=0"),
         (("framework.sampling={rule:completion_order,max_age:1}",), "framework.sampling.rule=completion_order"),
     ],
     ids=str,

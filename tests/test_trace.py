@@ -282,7 +282,7 @@ def test_a_run_of_other_code_is_refused(
 ) -> None:
     """If the code changed since, one line says so, the exit code is 2 and nothing is written."""
     folder = keep(compose_config(*TINY), tmp_path)
-    monkeypatch.setattr(simrl.runs.identity, "code_digest", lambda: "edited")
+    monkeypatch.setattr(simrl.runs.identity, "code_used", lambda config: {"edited": config.framework.name})
     assert ended(lambda: commands.main(["trace", str(folder)])) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "changed since" in line

@@ -20,8 +20,9 @@ from omegaconf.errors import (
 )
 from yaml import MarkedYAMLError  # type: ignore[import-untyped] # what Hydra reads files with
 
+from simrl.config.knobs import framework_of, knob_names
 from simrl.config.overrides import check_choice, is_group_choice, raw_value, reason_of, set_value
-from simrl.config.schema import GROUPS, RUN_KEYS, TOP_KEYS, ConfigError, SimulationConfig, VerlConfig, brief
+from simrl.config.schema import GROUPS, RUN_KEYS, TOP_KEYS, ConfigError, FrameworkConfig, SimulationConfig, brief
 
 
 def config_folder() -> str:
@@ -44,14 +45,20 @@ def own_places(hydra: DictConfig) -> list[str]:
     return search_path(*(path for path in files if Path(path) != Path(config_folder())))
 
 
+def schema_of(group: str) -> DictConfig:
+    """Return a group's schema, for files and values to fill."""
+    node: DictConfig = OmegaConf.structured(GROUPS[group])
+    OmegaConf.set_readonly(node, None)  # OmegaConf takes frozen dataclasses for constants; here files fill them
+    if group == "framework":  # its own knobs, and the parameters of its rules: checked when their classes are known
+        for part in (node, node.admission, node.cancellation, node.sampling):
+            OmegaConf.set_struct(part, False)
+    return node
+
+
 def _register() -> None:
     """Give Hydra the schemas; in a sub-group of their own they stay out of a group's options and of glob(*)."""
-    schemas = [(group, "base", schema) for group, schema in GROUPS.items()]
-    schemas.append(("framework", "verl", VerlConfig))
-    for group, name, schema in schemas:
-        node = OmegaConf.structured(schema)
-        OmegaConf.set_readonly(node, None)  # OmegaConf takes frozen dataclasses for constants; here files fill them
-        ConfigStore.instance().store(group=f"{group}/schema", name=name, node=node)
+    for group in GROUPS:
+        ConfigStore.instance().store(group=f"{group}/schema", name="base", node=schema_of(group))
     OmegaConf.register_new_resolver("minus", lambda a, b: a - b, replace=True)
     OmegaConf.register_new_resolver("random", lambda: token_hex(4), use_cache=True, replace=True)  # names, no results
 
@@ -76,7 +83,7 @@ def typed(config: DictConfig) -> SimulationConfig:
                 raise ConfigError(group, raw_value(config, group), hint)
             for key, known in _strangers(config[group], group):
                 raise ConfigError(key, raw_value(config, key), f"no such key; {key.rpartition('.')[0]} has {known}")
-            parts[group] = OmegaConf.to_object(config[group])
+            parts[group] = framework_of(config[group]) if group == "framework" else OmegaConf.to_object(config[group])
         for key in RUN_KEYS:
             parts[key] = config[key]
     except OmegaConfBaseException as error:
@@ -93,6 +100,8 @@ def _strangers(node: DictConfig, path: str) -> Iterator[tuple[str, str]]:
     """Find the keys below a node that its schema does not have, which a ``+`` lets in; also tell those it has."""
     schema = OmegaConf.get_type(node)
     known = [field.name for field in dataclasses.fields(schema)] if dataclasses.is_dataclass(schema) else None
+    if known is not None and schema is FrameworkConfig:
+        known += knob_names(node)
     for key in map(str, node):
         below = node._get_node(key)  # noqa: SLF001 - an unresolved look
         if known is not None and key not in known:
@@ -108,7 +117,11 @@ def choices(config: SimulationConfig) -> dict[str, str]:
 
 def plain(config: SimulationConfig) -> dict[str, Any]:
     """Return the configuration as plain nested values, the basis of a run's identity."""
-    return dataclasses.asdict(config)
+    content = dataclasses.asdict(config)
+    content["framework"].pop("look")  # for figures, which read it from the framework's file
+    for name, knob in content["framework"]["knobs"].items():
+        content["framework"][name] = knob.pop("value")  # where the configuration has it
+    return content
 
 
 def explain(error: Exception) -> str:

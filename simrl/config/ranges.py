@@ -15,17 +15,22 @@ if TYPE_CHECKING:
         EngineCosts,
         FrameworkConfig,
         HardwareConfig,
+        Knob,
+        Look,
         ModelConfig,
         RolloutConfig,
         SimulationConfig,
         TrainerConfig,
-        VerlConfig,
         WorkloadConfig,
     )
 
 WEIGHT_UPDATES = ("abort", "keep", "recompute", "drain")
 FORMS = ("article", "upstream")
 PROVENANCES = ("measured", "derived", "assumed")
+BOUND_BY = ("max_age", "order")
+KNOB_TYPES: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "bool": (bool,), "str": (str,)}
+KINDS = ("admission", "drop", "cancel", "wait", "ours", "layers", "")
+DASHES = ("solid", "dotted", "dashed", "dashdot", "long", "double")
 FOLDER_NAME = re.compile(r"\w[\w.-]{0,99}")
 
 
@@ -65,6 +70,12 @@ def at_least(key: str, value: float | None, least: float) -> None:
         raise ConfigError(key, value, f"must be {least:g} or more")
     if value == inf:
         raise ConfigError(key, value, "must be finite")
+
+
+def at_most(key: str, value: float | None, most: float) -> None:
+    """Raise :class:`ConfigError` if *value* is given and above *most*."""
+    if value is not None and not value <= most:
+        raise ConfigError(key, value, f"must be {most:g} or less")
 
 
 def more_than(key: str, value: float | None, bound: float) -> None:
@@ -167,12 +178,21 @@ def check_framework(framework: FrameworkConfig) -> None:
         raise ConfigError("framework.name", framework.name, hint)
     one_of("framework.form", framework.form, FORMS)
     one_of("framework.weight_update", framework.weight_update, WEIGHT_UPDATES)
+    one_of("framework.bound_by", framework.bound_by, BOUND_BY)
     at_least("framework.eta", framework.eta, framework.eta_min)
+    for key in ("bound_offset", "upstream_bound_offset"):
+        at_least(f"framework.{key}", getattr(framework, key), -framework.eta)
 
 
-def check_verl(framework: VerlConfig) -> None:
-    """Refuse a negative warmup."""
-    at_least("framework.warmup", framework.warmup, 0)
+def check_knob(knob: Knob) -> None:
+    """Refuse a type that no knob has."""
+    one_of("framework.knobs.type", knob.type, tuple(KNOB_TYPES))
+
+
+def check_look(look: Look) -> None:
+    """Refuse a kind of control that the figures do not know."""
+    one_of("framework.look.kind", look.kind, KINDS)
+    one_of("framework.look.dashes", look.dashes, DASHES)
 
 
 def check_rollout(rollout: RolloutConfig) -> None:

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from simrl.config import ranges
-from simrl.config.ranges import PROVENANCES, ConfigError, at_least, brief, more_than, one_of
+from simrl.config.ranges import KNOB_TYPES, PROVENANCES, ConfigError, at_least, brief, more_than, one_of
 
 __all__ = [
     "GROUPS",
+    "KNOB_TYPES",
     "OUTPUT_KEYS",
     "PROVENANCES",
     "RUN_KEYS",
@@ -23,11 +24,12 @@ __all__ = [
     "EngineCosts",
     "FrameworkConfig",
     "HardwareConfig",
+    "Knob",
+    "Look",
     "ModelConfig",
     "RolloutConfig",
     "SimulationConfig",
     "TrainerConfig",
-    "VerlConfig",
     "WorkloadConfig",
     "at_least",
     "brief",
@@ -167,6 +169,45 @@ class WorkloadConfig:
         ranges.check_workload(self)
 
 
+@dataclass(unsafe_hash=True)  # see EngineCosts
+class Knob:
+    """What a knob of a framework's own may be; its value stands in the framework's file under the knob's name."""
+
+    unit: str = ""
+    type: str = "int"
+    """int | float | bool | str."""
+    least: float | None = None
+    most: float | None = None
+    value: Any = None
+    """Taken from the key beside; nobody sets it here."""
+
+    def __post_init__(self) -> None:
+        ranges.check_knob(self)
+
+
+@dataclass(unsafe_hash=True)  # see EngineCosts
+class Look:
+    """How a framework appears in every figure; no part of a run's identity."""
+
+    label: str = ""
+    """Empty takes the framework's name."""
+    colour: str = "#5b6270"
+    """The hue shows the kind, the lightness tells frameworks of a kind apart."""
+    marker: Any = "."
+    """Matplotlib's: a letter, or [points, style, angle]."""
+    dashes: str = "dotted"
+    """solid | dotted | dashed | dashdot | long | double."""
+    kind: str = ""
+    """admission (blue) | drop (orange) | cancel (purple) | wait (green) | ours (black) | layers (the ablation)."""
+    order: float = 1000.0
+    """Where figures list it; frameworks of one order by name."""
+    article: bool = False
+    """Whether it is one of the mechanisms the article compares."""
+
+    def __post_init__(self) -> None:
+        ranges.check_look(self)
+
+
 @dataclass(frozen=True)
 class FrameworkConfig:
     """A staleness control: one admission (L1), one cancellation (L2), one sampling (L3) rule and a weight update."""
@@ -190,6 +231,8 @@ class FrameworkConfig:
     """No trained token is staler than eta + bound_offset; null if the framework gives no strict bound."""
     upstream_bound_offset: int | None = None
     """The same for form=upstream."""
+    bound_by: str = "max_age"
+    """max_age (the filter of L3: set by hand, the bound follows it) | order (whatever the filter's age is)."""
     expected_offset: int = 0
     """The staleness a user would expect of the knob is eta + expected_offset."""
     weight_update: str = "abort"
@@ -201,11 +244,14 @@ class FrameworkConfig:
     overlap_update: bool = True
     """Whether rollout runs on during the update."""
     admission: dict[str, Any] = field(default_factory=dict)
-    """L1: {rule: name, parameters...}, see simrl/model/control/admission.py."""
+    """L1: {rule: name, parameters...}, see simrl/model/control/admission."""
     cancellation: dict[str, Any] = field(default_factory=lambda: {"rule": "never"})
-    """L2: {rule: name, parameters...}, see simrl/model/control/cancellation.py."""
+    """L2: {rule: name, parameters...}, see simrl/model/control/cancellation."""
     sampling: dict[str, Any] = field(default_factory=dict)
-    """L3: {rule: name, parameters...}, see simrl/model/control/sampling.py."""
+    """L3: {rule: name, parameters...}, see simrl/model/control/sampling."""
+    knobs: dict[str, Knob] = field(default_factory=dict)
+    """The framework's own knobs beside eta; see :mod:`simrl.config.knobs`."""
+    look: Look = field(default_factory=Look)
 
     def __post_init__(self) -> None:
         ranges.check_framework(self)
@@ -216,21 +262,11 @@ class FrameworkConfig:
         offset = self.bound_offset if self.form == "article" else self.upstream_bound_offset
         if offset is None:
             return None
+        if self.bound_by == "order":
+            return self.eta + offset
         sampling = self.sampling[self.form] if "article" in self.sampling else self.sampling
         max_age = sampling.get("max_age", self.eta + offset)  # set by hand it may be wider than the file's promise
         return None if max_age is None else max(max_age, self.eta + offset)
-
-
-@dataclass(frozen=True)
-class VerlConfig(FrameworkConfig):
-    """verl adds the number of batches prefetched at the start."""
-
-    warmup: int = 1
-    """num_warmup_batches."""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        ranges.check_verl(self)
 
 
 @dataclass(frozen=True)

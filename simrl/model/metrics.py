@@ -121,7 +121,7 @@ def summarise(config: SimulationConfig, records: Records, run_id: str) -> dict[s
         "run_id": run_id,
         "framework": config.framework.name,
         "eta": config.framework.eta,
-        "warmup": getattr(config.framework, "warmup", None),
+        "warmup": config.framework.knobs["warmup"].value if "warmup" in config.framework.knobs else None,
         "versions": config.versions,
         "seed": config.seed,
         "effective_throughput": trained / duration_s,

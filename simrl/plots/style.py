@@ -6,23 +6,29 @@ figures can be made in any worker.
 
 from __future__ import annotations
 
+import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import matplotlib as mpl
+import yaml  # type: ignore[import-untyped] # what Hydra reads files with
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
+from simrl.config import schema
+from simrl.config.compose import config_folder
 from simrl.runs.tables import whole_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from contextlib import AbstractContextManager
-    from pathlib import Path
 
     from matplotlib.backends.backend_agg import RendererAgg
     from matplotlib.figure import Figure
+
+Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 DPI = 150
 
@@ -56,60 +62,80 @@ HATCH_LOGPROB = "////////"
 
 @dataclass(frozen=True)
 class Look:
-    """How a framework appears in every figure."""
+    """How a framework appears in every figure, as its file says (:class:`simrl.config.schema.Look`)."""
 
     label: str
     colour: str
     """The hue stands for the kind of control (blue: admission only, orange: drops at sampling, purple: cancels and
     drops, green: waits, black: ours), the lightness for the framework within its kind."""
-    marker: str | tuple[int, int, float]
+    marker: str | tuple[float, ...]
     dashes: str | tuple[float, tuple[float, ...]]
     """Matplotlib line style."""
+    kind: str = ""
+    order: float = math.inf
+    article: bool = False
 
 
-SOLID, DOTTED, DASHED, DASHDOT = "-", (0.0, (1.0, 1.2)), (0.0, (4.0, 1.6)), (0.0, (5.0, 1.4, 1.0, 1.4))
-LONG, DOUBLE = (0.0, (8.0, 1.8)), (0.0, (3.0, 1.2, 1.0, 1.2, 1.0, 1.2))
-
-LOOKS = {
-    "areal": Look("AReaL", "#08306b", "o", SOLID),
-    "skyrl": Look("SkyRL", "#4292c6", "s", SOLID),
-    "openrlhf": Look("OpenRLHF", "#2171b5", "^", DASHED),
-    "slime": Look("slime", "#74a9d8", "v", DASHDOT),
-    "nemo_ready_first": Look("NeMo-RL ready_first", "#08519c", "<", DOTTED),
-    "verl_drop": Look("verl drop", "#8c2d04", "D", SOLID),
-    "trl": Look("TRL", "#f08519", "P", SOLID),
-    "dressage": Look("Dressage", "#d9601a", "h", DASHED),
-    "roll": Look("ROLL", "#54278f", "X", SOLID),
-    "prime_rl": Look("prime-rl", "#9e6fc4", "p", DASHED),
-    "nemo_windowed": Look("NeMo-RL windowed", "#c159b0", ">", DASHDOT),
-    "verl_wait": Look("verl wait", "#2a9d5c", "d", SOLID),
-    "nemo_weight_fifo": Look("NeMo-RL weight_fifo", "#00552b", (4, 1, 45), DASHED),
-    "nemo_in_order": Look("NeMo-RL in_order", "#66b87f", (6, 1, 0), DASHDOT),
-    "psrl": Look("PSRL", "#5a5a5a", "H", LONG),
-    "deadline": Look("deadline (ours)", "#000000", "*", SOLID),
-    "layers_l1": Look("L1", "#08306b", "o", SOLID),
-    "layers_l1_l2": Look("L1 + L2", "#c3a5de", "s", DASHED),
-    "layers_l1_l3": Look("L1 + L3", "#e8750a", "^", DASHDOT),
-    "layers_l1_l2_l3": Look("L1 + L2 + L3", "#54278f", "D", DOTTED),
+DASHES: dict[str, str | tuple[float, tuple[float, ...]]] = {
+    "solid": "-",
+    "dotted": (0.0, (1.0, 1.2)),
+    "dashed": (0.0, (4.0, 1.6)),
+    "dashdot": (0.0, (5.0, 1.4, 1.0, 1.4)),
+    "long": (0.0, (8.0, 1.8)),
+    "double": (0.0, (3.0, 1.2, 1.0, 1.2, 1.0, 1.2)),
 }
-"""In the order in which figures list them."""
-ARTICLE_FRAMEWORKS = tuple(LOOKS)[:14]
+
+
+def read_looks(*folders: str | Path) -> dict[str, Look]:
+    """Read the looks of the frameworks in configuration folders.
+
+    Args:
+        folders: Folders such as ``--config-dir`` takes, with a folder ``framework``; a later one's files go first.
+
+    Returns:
+        Name -> look, in the order in which figures list them; a framework whose file says nothing of it has none.
+
+    Raises:
+        ConfigError: A look that no figure can draw.
+    """
+    found: dict[str, Look] = {}
+    for folder in folders:
+        for file in sorted((Path(folder) / "framework").glob("*.yaml")):
+            content = yaml.load(file.read_text(), Loader)  # noqa: S506 - a safe loader, or its compiled twin
+            if isinstance(content, dict) and isinstance(content.get("look"), dict):
+                found[content["name"]] = _look(content["name"], content["look"])
+    return dict(sorted(found.items(), key=lambda item: (item[1].order, item[0])))
+
+
+def _look(name: str, given: dict[str, Any]) -> Look:
+    """The look that a file gives a framework."""
+    unknown = given.keys() - {field.name for field in fields(schema.Look)}
+    if unknown:
+        raise schema.ConfigError(f"framework.look.{min(unknown)}", given[min(unknown)], "no such key")
+    look = schema.Look(**given)
+    marker = tuple(look.marker) if isinstance(look.marker, list) else look.marker
+    return Look(look.label or name, look.colour, marker, DASHES[look.dashes], look.kind, look.order, look.article)
+
+
+LOOKS = read_looks(config_folder())
+"""Of the frameworks that come with SimRL, in the order in which figures list them."""
+ARTICLE_FRAMEWORKS = tuple(name for name, look in LOOKS.items() if look.article)
 """The mechanisms the article compares."""
-NEW_FRAMEWORKS = ("psrl", "deadline")
-"""Those which it does not."""
-LAYERS = tuple(LOOKS)[16:]
+LAYERS = tuple(name for name, look in LOOKS.items() if look.kind == "layers")
 """The compositions of its ablation."""
+NEW_FRAMEWORKS = tuple(name for name in LOOKS if name not in (*ARTICLE_FRAMEWORKS, *LAYERS))
+"""The mechanisms it does not compare."""
 
 
-def look_of(framework: str) -> Look:
-    """The look of a framework; one the article doesn't know is grey."""
-    return LOOKS.get(framework, Look(framework, MUTED, ".", DOTTED))
+def look_of(framework: str, looks: Mapping[str, Look] = LOOKS) -> Look:
+    """The look of a framework; one that *looks* lacks is grey."""
+    return looks.get(framework) or _look(framework, {})
 
 
-def in_order(frameworks: Iterable[str]) -> list[str]:
-    """Frameworks in the order of :data:`LOOKS`, unknown ones last."""
-    known = list(LOOKS)
-    return sorted(set(frameworks), key=lambda name: (known.index(name) if name in LOOKS else len(known), name))
+def in_order(frameworks: Iterable[str], looks: Mapping[str, Look] = LOOKS) -> list[str]:
+    """Frameworks in the order of *looks*, unknown ones last."""
+    known = list(looks)
+    return sorted(set(frameworks), key=lambda name: (known.index(name) if name in looks else len(known), name))
 
 
 @cache

@@ -4,43 +4,85 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from simrl.config.compose import plain
 from simrl.config.schema import SimulationConfig
-from simrl.version import VERSION
+from simrl.model.control.rule import EPISODES
+from simrl.model.control.rules import rule_classes
+from simrl.runs import sources
 
 MAKERS = ("config", "model")
 """Parts of the package whose code makes results."""
-# What in them only reads results, checks or compiles.
-READERS = ("config/mechanism_table.py", "model/engine/vllm/compilation.py", "model/engine/vllm/observed.py")
+ROOTS = ("simrl.model.simulation", "simrl.model.metrics")
+"""What makes them: all code that a run uses is reached from here, or named in its configuration."""
+NO_RESULTS = {
+    "simrl.config.ranges",  # refuses, and computes nothing
+    "simrl.model.control.rule_names",  # the modules it names are in the digest themselves
+}
+CHOSEN_BY_LAW = {f"simrl.model.workload.{law}" for law in ("lognormal", "batches", "trace")}
+"""Modules that are used if their law is chosen; those of other laws count always."""
+EPISODE_CONTROL = "simrl.model.control.prime_rl.controller"
+COMMENTS = ("upstream", "upstream_knob", "bounds", "differs", "knobs")
+"""Keys of a framework that say something about it."""
+IMPORT_PATH = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):[^\W\d]\w*")
 
 
 @cache
 def code_digest() -> str:
-    """Return a digest of the code that makes results, so that an edited simulator never shows an old result."""
-    package = Path(__file__).parents[1]
-    digest = hashlib.sha256(VERSION.encode())
-    for source in sorted(package.rglob("*.py")):
-        name = source.relative_to(package).as_posix()
-        if name.startswith(MAKERS) and not name.startswith(READERS):
-            digest.update(name.encode() + source.read_bytes())
+    """Return a digest of all code that makes results, used or not, as it is written: changes if anything there does."""
+    digest = hashlib.sha256()
+    for part in MAKERS:
+        for source in sorted((sources.PACKAGE / part).rglob("*.py")):
+            digest.update(source.relative_to(sources.PACKAGE).as_posix().encode() + source.read_bytes())
     return digest.hexdigest()
 
 
 def identity(config: SimulationConfig) -> dict[str, Any]:
-    """Return what identifies a run: its configuration (comments on sources left out), its trace and the code."""
+    """Return what identifies a run: its configuration (comments on it left out), its trace and the code it uses."""
     content = plain(config)
     content["hardware"].pop("provenance")
+    for comment in COMMENTS:
+        content["framework"].pop(comment)
     for costs in [*content["hardware"]["measured"].values(), content["rollout"]["costs"] or {}]:
         for comment in ("source", "provenance", "prefill_provenance"):
             costs.pop(comment, None)
     if config.workload.path:
         content["trace"] = hashlib.sha256(Path(config.workload.path).read_bytes()).hexdigest()
-    content["code"] = code_digest()
+    content["code"] = code_used(config)
     return content
+
+
+def code_used(config: SimulationConfig) -> dict[str, str]:
+    """Return module -> digest of the code that *config* uses: ours, and that of the user's own classes it names."""
+    own = _modules_named(plain(config))
+    rules = rule_classes(config.framework)
+    named = sorted({rule.__module__ for rule in rules.values()}.union(own))
+    return dict(_code(tuple(named), config.workload.law, rules["admission"].control))
+
+
+@cache
+def _code(named: tuple[str, ...], law: str, control: str) -> dict[str, str]:
+    """Read once a process: a file that is edited meanwhile was imported as it was."""
+    laws = CHOSEN_BY_LAW - {f"simrl.model.workload.{law}"}
+    unused = {"simrl.model.workload.build": laws}
+    if control != EPISODES:
+        unused["simrl.model.simulation"] = {EPISODE_CONTROL}
+    used = sources.code_of((*ROOTS, *named), unused)
+    return {module: digest for module, digest in used.items() if module not in NO_RESULTS}
+
+
+def _modules_named(value: Any) -> Iterator[str]:
+    """Find the modules of import paths among the values of a configuration."""
+    if isinstance(value, dict):
+        for part in value.values():
+            yield from _modules_named(part)
+    elif isinstance(value, str) and (match := IMPORT_PATH.fullmatch(value)):
+        yield match[1]
 
 
 def run_id(config: SimulationConfig) -> str:

@@ -232,6 +232,7 @@ def summary_row(config: SimulationConfig, records: Records, run_id: str) -> dict
     content = plain(config)
     content["hardware"].pop("measured")
     content["hardware"].pop("provenance")
+    content["framework"].pop("knobs")
     for key in list(content):
         if not isinstance(content[key], dict):
             row.setdefault(key, content.pop(key))
@@ -291,7 +292,8 @@ def write_parquet(content: pa.Table, path: Path) -> None:
 def write_records(folder: Path, config: SimulationConfig, records: Records, run_id: str) -> dict[str, Any]:
     """Write a run's Parquet files into *folder*; return its summary row."""
     row = summary_row(config, records, run_id)
-    write_parquet(table({name: summary_column(name, value) for name, value in row.items()}, UNITS), folder / SUMMARY)
+    units = UNITS | {f"framework.{name}": knob.unit for name, knob in config.framework.knobs.items()}
+    write_parquet(table({name: summary_column(name, value) for name, value in row.items()}, units), folder / SUMMARY)
     write_parquet(batches_table(records), folder / BATCHES)
     write_parquet(trajectories_table(records), folder / TRAJECTORIES)
     write_parquet(timeline_table(records), folder / TIMELINE)

@@ -19,8 +19,8 @@ from simrl.runs.tables import whole_file
 from simrl.sweep.grid import Point
 
 FILE = "point_ids.json"
-OUTSIDE = ("trace", "hydra.", "${")
-"""Marks of overrides whose meaning lies outside the configuration files: other files, the environment."""
+OUTSIDE = ("trace", "hydra.", "${", ":")
+"""Marks of overrides whose meaning lies outside the configuration files: other files, import paths, the environment."""
 
 
 def basis() -> str:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from simrl.config.compose import typed
-from simrl.config.schema import GROUPS, ConfigError, SimulationConfig, VerlConfig
+from simrl.config.compose import schema_of, typed
+from simrl.config.schema import GROUPS, ConfigError, SimulationConfig
 from simrl.runs.tables import STATUS, read_status
 
 CONFIG = Path(".hydra") / "config.yaml"
@@ -47,7 +46,7 @@ def stored_config(folder: Path) -> SimulationConfig:
     try:
         stored = OmegaConf.load(file)
         assert isinstance(stored, DictConfig)
-        return typed(OmegaConf.merge(_schemas(stored), stored))  # type: ignore[arg-type]
+        return typed(OmegaConf.merge(_schemas(), stored))  # type: ignore[arg-type]
     except OSError as error:
         raise ConfigError("RUN", folder, f"keeps no {CONFIG}; run it again") from error
     except (ConfigError, OmegaConfBaseException, AssertionError) as error:
@@ -55,12 +54,6 @@ def stored_config(folder: Path) -> SimulationConfig:
         raise ConfigError("RUN", folder, f"its {CONFIG} is of another version ({reason}); run it again") from error
 
 
-def _schemas(stored: DictConfig) -> DictConfig:
-    """Return the groups' schemas for the values of *stored*, which carry no types."""
-    kinds: dict[str, type[Any]] = {**GROUPS}
-    if "warmup" in stored.get("framework", {}):
-        kinds["framework"] = VerlConfig
-    schemas = OmegaConf.create({group: OmegaConf.structured(kind) for group, kind in kinds.items()})
-    for group in kinds:
-        OmegaConf.set_readonly(schemas[group], None)  # OmegaConf takes frozen dataclasses for constants
-    return schemas
+def _schemas() -> DictConfig:
+    """Return the groups' schemas for the values of a stored configuration, which carry no types."""
+    return OmegaConf.create({group: schema_of(group) for group in GROUPS})

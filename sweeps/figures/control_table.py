@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 
-from simrl.config import mechanism_table
+from simrl.model.control import mechanism_table
 from simrl.plots import layout, style
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def control_table(_: ArticleTables | None = None) -> Figure:
 
 
 def cells_of(row: Sequence[str]) -> list[str]:
-    """Return the seven cells of a line of :func:`simrl.config.mechanism_table.rows`, in the article's form."""
+    """Return the seven cells of a line of :func:`simrl.model.control.mechanism_table.rows`, in the article's form."""
     name, knob, _, bound, admission, cancellation, sampling, update, *_ = row
     bound = _worth(bound.split(";")[0])
     rules = [rule_words(rule) for rule in (admission, cancellation, sampling)]
@@ -83,7 +83,7 @@ def _worth(value: str) -> str:
 
 
 def draw_table(rows: Sequence[Sequence[str]]) -> Figure:
-    """Draw lines of :func:`simrl.config.mechanism_table.rows`."""
+    """Draw lines of :func:`simrl.model.control.mechanism_table.rows`."""
     order = style.in_order(row[0] for row in rows)
     lines = [cells_of(row) for row in sorted(rows, key=lambda row: order.index(row[0]))]
     with style.house_style():

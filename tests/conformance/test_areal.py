@@ -9,7 +9,7 @@ import pytest
 from simrl.model.control.admission import Admission
 from simrl.model.control.ledger import Ledger
 from simrl.model.control.rules import Rules, compose_rules
-from simrl.model.control.sampling import OldestFirst
+from simrl.model.control.sampling.oldest_first import OldestFirst
 from tests.conformance.conftest import replay
 from tests.conformance.goldens import golden
 from tests.conformance.journal import ADMIT, TAKE, RejectingBooks
@@ -31,7 +31,7 @@ def areal(eta: int, batch: int, concurrent: int) -> Rules:
         f"framework.admission.quota_batch={batch}",
         f"framework.admission.max_concurrent_rollouts={max(1, concurrent)}",
     )
-    return compose_rules(compose_config(*chosen, *limits, "+framework.admission.give_back=true").framework)
+    return compose_rules(compose_config(*chosen, *limits, "framework.admission.give_back=true").framework)
 
 
 def count(admission: Admission, ledger: Ledger) -> list[int]:

@@ -8,7 +8,7 @@ import pytest
 
 from simrl.model.control.ledger import Ledger
 from simrl.model.control.rules import compose_rules
-from simrl.model.control.sampling import RecentVersions
+from simrl.model.control.sampling.recent_versions import RecentVersions
 from tests.conformance.conftest import replay
 from tests.conformance.goldens import golden
 from tests.conformance.scripted_loop import Loop, Redispatching, loop, recorded_lags
@@ -64,7 +64,7 @@ def run(case: dict[str, Any]) -> tuple[Loop, RecentVersions]:
         "framework.form=upstream",
         f"framework.eta={script['keep_versions']}",
         f"framework.admission.max_running={script['max_active_groups']}",
-        f"+framework.sampling.upstream.keep_surplus={script['mode'] == 'partial'}",
+        f"framework.sampling.upstream.keep_surplus={script['mode'] == 'partial'}",
     ).framework
     rules = compose_rules(framework)
     assert isinstance(rules.sampling, RecentVersions)

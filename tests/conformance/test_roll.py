@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from simrl.model.control.admission import QuotaAndExtras
+from simrl.model.control.admission.quota_and_extras import QuotaAndExtras
 from simrl.model.control.control import Control
 from simrl.model.control.ledger import CANCELLED, RUNNING, Group, Ledger
 from simrl.model.control.rules import Rules, compose_rules
@@ -41,7 +41,7 @@ class CallByCall:
         self.rules = upstream_rules(
             f"framework.eta={ceil(ratio)}",
             f"framework.sampling.upstream.ratio={ratio}",
-            f"+framework.admission.start_groups={ceil(batch * ratio) + batch}",
+            f"framework.admission.start_groups={ceil(batch * ratio) + batch}",
         )
         self.extras: QuotaAndExtras | None = None
         if case["is_use_additional_prompts"]:

@@ -26,7 +26,7 @@ def scripts(file: str) -> list[Any]:
 def skyrl(staleness: int, workers: int) -> Rules:
     """Return SkyRL's rules; a filtered or rejected group gives its place back."""
     chosen = ("framework=skyrl", "framework.form=upstream", f"framework.eta={staleness}")
-    limits = (f"framework.admission.max_concurrent_rollouts={workers}", "+framework.admission.give_back=true")
+    limits = (f"framework.admission.max_concurrent_rollouts={workers}", "framework.admission.give_back=true")
     return compose_rules(compose_config(*chosen, *limits).framework)
 
 

@@ -23,7 +23,7 @@ WITHIN_A_POLL = {41}
 def run(case: dict[str, Any]) -> Loop:
     """Run a script under our rules."""
     script, result = case["script"], case["result"]
-    window = f"+framework.admission.max_running={script['group_concurrency']}"
+    window = f"framework.admission.max_running={script['group_concurrency']}"
     rules = compose_rules(compose_config("framework=slime", "framework.form=upstream", window).framework)
     done = loop(rules, script["rollout_batch_size"], script["work"], script["sample_semaphore"], Redispatching)
     done.cluster.on_interrupt = done.control.interrupt  # type: ignore[attr-defined]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from simrl.config.schema import FrameworkConfig
-from simrl.model.control.admission import VersionQuota
+from simrl.model.control.admission.version_quota import VersionQuota
 from simrl.model.control.ledger import READY, Group, Ledger
 from simrl.model.control.rules import Rules, compose_rules
 from simrl.model.control.sampling import Sampling
@@ -55,7 +55,7 @@ class FollowRecordedTies(Sampling):
 
 def verl(strategy: str, eta: int, warmup: int = 1, quota_batch: int | None = None) -> FrameworkConfig:
     """Return the framework of a script."""
-    batch = () if quota_batch is None else (f"+framework.admission.quota_batch={quota_batch}",)
+    batch = () if quota_batch is None else (f"framework.admission.quota_batch={quota_batch}",)
     chosen = (f"framework=verl_{strategy}", f"framework.eta={eta}", f"framework.warmup={warmup}")
     return compose_config(*chosen, "framework.form=upstream", *batch).framework
 

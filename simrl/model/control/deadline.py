@@ -7,8 +7,10 @@ it never deadlocks is proved in docs/mechanisms.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from simrl.config.schema import ConfigError, at_least, more_than
+from simrl.config.parameters import AtLeast, MoreThan
+from simrl.config.schema import ConfigError
 from simrl.model.control.admission import Admission
 from simrl.model.control.ledger import Group, Ledger
 from simrl.model.control.sampling import Sampling
@@ -25,23 +27,20 @@ class Backlog(Admission):
     again at an update; it is shut while a batch trains, since a group that waits for the publish gains a version.
     """
 
-    eta: int
-    quota: float | None = None
+    eta: Annotated[int, AtLeast(0)]
+    quota: Annotated[float | None, AtLeast(1)] = None
     """Batches, fractions allowed; null means 1 at eta=0, 1.5 at eta=1 and 3 above."""
-    running_batches: float | None = 1.25
+    running_batches: Annotated[float | None, MoreThan(0)] = None
     """Batches of running groups at most; null sets no window."""
-    hold_while_training: bool = True
+    hold_while_training: bool = False
     """Whether nothing is admitted between a batch and its publish."""
-    stop_at_last_step: bool = True
+    stop_at_last_step: bool = False
     """Admit no group that no step is left to train: nothing is dropped, so their number is known."""
 
     def __post_init__(self) -> None:
-        at_least("framework.admission.eta", self.eta, 0)
-        at_least("framework.admission.quota", self.quota, 1)
-        more_than("framework.admission.running_batches", self.running_batches, 0)
         if self.batches > self.eta + 1:
             raise ConfigError(
-                "framework.admission.quota",
+                "quota",
                 self.batches,
                 f"more than eta + 1 batches cannot all be trained within {self.eta} versions; "
                 f"set it to {self.eta + 1} or less",
@@ -74,25 +73,19 @@ class Backlog(Admission):
 class MostUrgent(Sampling):
     """The batch is the most urgent ready groups, as soon as all others can still meet their deadlines."""
 
-    eta: int
-
-    def __post_init__(self) -> None:
-        at_least("framework.sampling.eta", self.eta, 0)
+    eta: Annotated[int, AtLeast(0)]
 
     def pick(self, ledger: Ledger) -> list[Group]:
         """Return the most urgent ready groups if, for every k, those left with k versions to go fit in k batches."""
         if len(ledger.ready) < ledger.missing:
             return []
-        batch = sorted(ledger.ready.values(), key=lambda group: group.admission_version)[: ledger.missing]
-        left = [0] * (self.eta + 1)  # by versions to go; nobody has more than eta
-        for groups in (ledger.running, ledger.ready):
-            for group in groups.values():
-                left[self.eta - ledger.age(group)] += 1
-        for group in batch:
-            left[self.eta - ledger.age(group)] -= 1
-        due = 0
-        for versions_to_go, groups_left in enumerate(left):
-            due += groups_left
+        untaken, due = ledger.missing, 0
+        for versions_to_go in range(self.eta + 1):  # nobody has more than eta
+            version = ledger.version - self.eta + versions_to_go
+            ready = ledger.ready_by_version[version]
+            taken = min(ready, untaken)
+            untaken -= taken
+            due += ledger.running_by_version[version] + ready - taken
             if due > versions_to_go * ledger.groups_per_batch:
                 return []
-        return batch
+        return sorted(ledger.ready.values(), key=lambda group: group.admission_version)[: ledger.missing]  # stable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 RUNNING, READY, PICKED, TAKEN, DROPPED, CANCELLED = "running", "ready", "picked", "taken", "dropped", "cancelled"
@@ -40,6 +41,10 @@ class Ledger:
     """By index, in order of admission."""
     ready: dict[int, Group] = field(default_factory=dict)
     """Finished, neither picked nor dropped; by index, in order of completion."""
+    running_by_version: Counter[int] = field(default_factory=Counter)
+    """Running groups by admission version."""
+    ready_by_version: Counter[int] = field(default_factory=Counter)
+    """Ready groups by admission version."""
     forming: list[Group] = field(default_factory=list)
     """Picked for the batch that is being put together."""
     part_started: Group | None = None
@@ -77,6 +82,7 @@ class Ledger:
         """Open the next group."""
         group = Group(self.admitted, self.version, self.group_size)
         self.running[group.index] = group
+        self.running_by_version[group.admission_version] += 1
         self.admitted += 1
         return group
 
@@ -93,15 +99,16 @@ class Ledger:
 
     def finish(self, group: Group) -> None:
         """Move a group whose members are all finished to the ready ones."""
-        del self.running[group.index]
+        self._remove_running(group)
         group.state = READY
         group.finish_version = self.version
         self.ready[group.index] = group
+        self.ready_by_version[group.admission_version] += 1
 
     def pick(self, groups: list[Group]) -> None:
         """Put ready groups into the forming batch."""
         for group in groups:
-            del self.ready[group.index]
+            self._remove_ready(group)
             group.state = PICKED
         self.forming += groups
 
@@ -115,15 +122,23 @@ class Ledger:
 
     def drop(self, group: Group) -> None:
         """Throw away a ready group."""
-        del self.ready[group.index]
+        self._remove_ready(group)
         group.state = DROPPED
         self.dropped += 1
 
     def cancel(self, group: Group) -> None:
         """Throw away a running group."""
-        del self.running[group.index]
+        self._remove_running(group)
         group.state = CANCELLED
         self.running_trajectories -= group.started_members + group.open_members - self.group_size
         if group is self.part_started:
             self.part_started = None
         self.cancelled += 1
+
+    def _remove_running(self, group: Group) -> None:
+        del self.running[group.index]
+        self.running_by_version[group.admission_version] -= 1
+
+    def _remove_ready(self, group: Group) -> None:
+        del self.ready[group.index]
+        self.ready_by_version[group.admission_version] -= 1

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Annotated
 
-from simrl.config.schema import at_least
+from simrl.config.parameters import AtLeast
 from simrl.model.control.admission import Admission
 from simrl.model.control.ledger import Group, Ledger
 from simrl.model.control.sampling import Sampling
@@ -20,8 +21,8 @@ class Buffer:
     """The entries of one step's batch: occupied ones from the front, reserved ones from the back."""
 
     occupied: list[Group] = field(default_factory=list)
-    reserved: list[Group] = field(default_factory=list)
-    """In order of reservation: the last one stands nearest to the front."""
+    reserved: dict[int, Group] = field(default_factory=dict)
+    """By index, in order of reservation: the last one stands nearest to the front."""
 
     def empty(self, entries: int) -> int:
         """Return how many of the *entries* are free."""
@@ -32,14 +33,13 @@ class Buffer:
 class Reservations(Admission, Sampling):
     """Worst-case reservation at version + eta, greedy placement on completion, a full buffer is consumed."""
 
-    eta: int
+    eta: Annotated[int, AtLeast(0)]
     buffers: dict[int, Buffer] = field(default_factory=dict, init=False)
     """By step."""
+    reserved_at: dict[int, int] = field(default_factory=dict, init=False)
+    """Step whose buffer holds a running group's entry, by the group's index."""
     consumed: int = field(default=0, init=False)
     """Steps whose buffer is gone."""
-
-    def __post_init__(self) -> None:
-        at_least("framework.admission.eta", self.eta, 0)
 
     def _open(self, ledger: Ledger, version: int) -> Iterator[tuple[int, Buffer]]:
         """Yield the buffers that may hold a group of *version*, lowest first."""
@@ -58,20 +58,25 @@ class Reservations(Admission, Sampling):
     def admitted(self, ledger: Ledger, group: Group) -> None:
         """Reserve: the highest open buffer with an empty entry."""
         buffers = list(self._open(ledger, group.admission_version))
-        highest = next(buffer for _, buffer in reversed(buffers) if buffer.empty(ledger.groups_per_batch) > 0)
-        highest.reserved.append(group)
+        self._reserve(
+            group, next(step for step, buffer in reversed(buffers) if buffer.empty(ledger.groups_per_batch) > 0)
+        )
+
+    def _reserve(self, group: Group, step: int) -> None:
+        self.buffers[step].reserved[group.index] = group
+        self.reserved_at[group.index] = step
 
     def finished(self, ledger: Ledger, group: Group) -> None:
         """Occupy: give the entry back, let an earlier reservation move into it, take the lowest entry that is free."""
-        own, own_buffer = next((step, buffer) for step, buffer in self.buffers.items() if group in buffer.reserved)
-        own_buffer.reserved.remove(group)
+        own = self.reserved_at.pop(group.index)
+        del self.buffers[own].reserved[group.index]
         for step in sorted(step for step in self.buffers if step < own):
-            movable = [
-                other for other in reversed(self.buffers[step].reserved) if other.admission_version + self.eta >= own
-            ]
-            if movable:
-                self.buffers[step].reserved.remove(movable[0])
-                own_buffer.reserved.append(movable[0])
+            reserved = self.buffers[step].reserved
+            nearest_first = reversed(reserved.values())
+            moved = next((other for other in nearest_first if other.admission_version + self.eta >= own), None)
+            if moved is not None:
+                del reserved[moved.index]
+                self._reserve(moved, own)
                 break
         lowest = next(
             buffer

@@ -1,4 +1,4 @@
-"""What every control rule is: it reads the ledger and answers; rules with a memory are told what happened."""
+"""What every control rule is: it reads the ledger and answers; one that keeps a memory is called when it changes."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ GROUPS, EPISODES, ANY = "groups", "episodes", "any"
 
 
 class Rule:
-    """A rule without a memory; a rule that keeps one overrides what it must hear."""
+    """A rule without a memory; one that keeps a memory overrides the calls it needs.
+
+    A rule is a dataclass: its fields are its parameters, the keys of its layer in a framework's YAML.
+    """
 
     control: ClassVar[str] = GROUPS
     """Which control class can work it."""
 
     def admitted(self, ledger: Ledger, group: Group) -> None:
-        """Hear that *group* was admitted."""
+        """Take note that *group* was admitted."""
 
     def finished(self, ledger: Ledger, group: Group) -> None:
-        """Hear that the last member of *group* finished."""
+        """Take note that the last member of *group* finished."""
 
     def taken(self, ledger: Ledger, batch: list[Group]) -> None:
-        """Hear that the trainer took *batch*."""
+        """Take note that the trainer took *batch*."""

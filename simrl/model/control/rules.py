@@ -2,102 +2,109 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, fields
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from simrl.config.import_path import is_import_path, load_class
+from simrl.config.parameters import build
 from simrl.config.schema import ConfigError, FrameworkConfig
-from simrl.model.control import admission, cancellation, sampling
-from simrl.model.control.deadline import Backlog, MostUrgent
-from simrl.model.control.prime_rl.concurrency import AdaptiveConcurrency
-from simrl.model.control.prime_rl.orchestrator import OlderThanCollecting
-from simrl.model.control.prime_rl.train_sink import FifoSink
-from simrl.model.control.psrl import Reservations
-from simrl.model.control.rule import ANY
+from simrl.model.control.admission import Admission
+from simrl.model.control.cancellation import Cancellation
+from simrl.model.control.rule import ANY, Rule
+from simrl.model.control.rule_names import RULES
+from simrl.model.control.sampling import Sampling
 
-ACCEPTED = {
-    "float | None": (int, float, type(None)),
-    "int": (int,),
-    "int | None": (int, type(None)),
-    "bool": (bool,),
-    "str": (str,),
-    "float": (int, float),
-}
-
-
-ADMISSION: dict[str, type[admission.Admission]] = {
-    **admission.RULES,
-    "adaptive_concurrency": AdaptiveConcurrency,
-    "backlog": Backlog,
-    "reservations": Reservations,
-}
-CANCELLATION: dict[str, type[cancellation.Cancellation]] = {
-    **cancellation.RULES,
-    "older_than_collecting": OlderThanCollecting,
-}
-SAMPLING: dict[str, type[sampling.Sampling]] = {
-    **sampling.RULES,
-    "fifo_sink": FifoSink,
-    "most_urgent": MostUrgent,
-    "reservations": Reservations,
-}
+BASES: dict[str, type[Rule]] = {"admission": Admission, "cancellation": Cancellation, "sampling": Sampling}
 
 
 class Rules(NamedTuple):
     """The composition: one rule for each layer."""
 
-    admission: admission.Admission
-    cancellation: cancellation.Cancellation
-    sampling: sampling.Sampling
+    admission: Admission
+    cancellation: Cancellation
+    sampling: Sampling
 
 
-def build_rule(layer: str, spec: dict[str, Any], registry: dict[str, type[Any]]) -> Any:
-    """Return the rule that *spec* names, with its parameters.
+class Spec(NamedTuple):
+    """What a framework says of one layer, in the form it has."""
+
+    key: str
+    """Where it stands in the configuration."""
+    rule: Any
+    parameters: Mapping[str, Any]
+
+
+def spec_of(framework: FrameworkConfig, layer: str) -> Spec:
+    """Return the rule of a layer and its parameters.
 
     Raises:
-        ConfigError: for a rule or parameter that does not exist, is missing or has the wrong type.
+        ConfigError: for keys beside the two forms of a layer that has them.
     """
+    given: dict[str, Any] = getattr(framework, layer)
     key = f"framework.{layer}"
-    name = spec.get("rule")
-    if name not in registry:
-        raise ConfigError(f"{key}.rule", name, f"must be one of {', '.join(registry)}")
-    known = {parameter.name: parameter for parameter in fields(registry[name]) if parameter.init}
-    given = {parameter: value for parameter, value in spec.items() if parameter != "rule"}
-    for parameter, value in given.items():
-        if parameter not in known:
-            raise ConfigError(f"{key}.{parameter}", value, f"unknown; {name} takes {', '.join(known) or 'nothing'}")
-        accepted = ACCEPTED[str(known[parameter].type)]
-        if not isinstance(value, accepted) or (isinstance(value, bool) and bool not in accepted):
-            raise ConfigError(f"{key}.{parameter}", value, f"must be of type {known[parameter].type}")
-    for needed in known.values():
-        if needed.default is MISSING and needed.name not in given:
-            raise ConfigError(f"{key}.{needed.name}", None, f"give a value: {name} needs it")
-    return registry[name](**given)
+    if "article" in given or "upstream" in given:
+        for other, value in given.items():
+            if other not in ("article", "upstream"):
+                hint = f"the {layer} of {framework.name} has two forms; set {key}.{framework.form}.{other}"
+                raise ConfigError(f"{key}.{other}", value, hint)
+        key = f"{key}.{framework.form}"
+        given = given.get(framework.form) or {}
+        if not isinstance(given, dict):
+            raise ConfigError(key, given, "must hold a rule and its parameters")
+    parameters = dict(given)
+    return Spec(key, parameters.pop("rule", None), parameters)
+
+
+def rule_path(layer: str, name: Any, key: str) -> str:
+    """Return the import path of the rule that *name* is: one of :data:`RULES`, or the path of a user's own.
+
+    Raises:
+        ConfigError: if there is no such rule in that layer.
+    """
+    if is_import_path(name):
+        return str(name)
+    known = RULES[layer]
+    if not isinstance(name, str) or name not in known:
+        raise ConfigError(key, name, f"must be one of {', '.join(known)}, or your own: package.module:Class")
+    return known[name]
+
+
+def rule_class(layer: str, name: Any, key: str) -> type[Rule]:
+    """Return the class of that rule."""
+    path = rule_path(layer, name, key)
+    return load_class(key, path, BASES[layer])
+
+
+def rule_classes(framework: FrameworkConfig) -> dict[str, type[Rule]]:
+    """Return the class of each layer's rule."""
+    specs = {layer: spec_of(framework, layer) for layer in RULES}
+    return {layer: rule_class(layer, spec.rule, f"{spec.key}.rule") for layer, spec in specs.items()}
 
 
 def compose_rules(framework: FrameworkConfig) -> Rules:
-    """Return the rules of *framework*."""
+    """Return the rules of *framework*.
 
-    def of_form(spec: dict[str, Any]) -> dict[str, Any]:
-        return spec[framework.form] if "article" in spec else spec
-
-    admitting = build_rule("admission", of_form(framework.admission), ADMISSION)
-    picking = build_rule("sampling", of_form(framework.sampling), SAMPLING)
-    for layer, rule in (("admission", admitting), ("sampling", picking)):
+    Raises:
+        ConfigError: for a rule or a parameter that does not exist or cannot be, and for rules that do not go together.
+    """
+    specs = {layer: spec_of(framework, layer) for layer in RULES}
+    built: dict[str, Any] = {}
+    for layer, kind in rule_classes(framework).items():
+        spec = specs[layer]
+        rule = build(kind, spec.rule, spec.key, spec.parameters)
         eta = getattr(rule, "eta", framework.eta)
         if eta != framework.eta:  # deadlines and reservations mean one eta at both ends
+            raise ConfigError(f"{spec.key}.eta", eta, f"must be framework.eta ({framework.eta}); set that instead")
+        built[layer] = rule
+    if type(built["sampling"]) is type(built["admission"]):  # one protocol that speaks at both ends has one memory
+        built["sampling"] = built["admission"]
+    rules = Rules(**built)
+    for layer, rule in built.items():
+        if rule.control not in (ANY, rules.admission.control):
             raise ConfigError(
-                f"framework.{layer}.eta", eta, f"must be framework.eta ({framework.eta}); set that instead"
-            )
-    if type(picking) is type(admitting):  # one protocol that speaks at both ends has one memory
-        picking = admitting
-    rules = Rules(admitting, build_rule("cancellation", of_form(framework.cancellation), CANCELLATION), picking)
-    admission_rule = of_form(framework.admission)["rule"]
-    for layer, rule in rules._asdict().items():
-        if rule.control not in (ANY, admitting.control):
-            raise ConfigError(
-                f"framework.{layer}.rule",
-                of_form(getattr(framework, layer))["rule"],
-                f"cannot work with framework.admission.rule={admission_rule}: one counts {rule.control}, the other "
-                f"{admitting.control}; see the files in conf/framework for rules that go together",
+                f"{specs[layer].key}.rule",
+                specs[layer].rule,
+                f"cannot work with {specs['admission'].key}.rule={specs['admission'].rule}: one counts {rule.control}, "
+                f"the other {rules.admission.control}; see the files in conf/framework for rules that go together",
             )
     return rules

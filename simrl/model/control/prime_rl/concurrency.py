@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Annotated, ClassVar, Literal
 
-from simrl.config.schema import at_least, one_of
+from simrl.config.parameters import AtLeast
+from simrl.config.schema import at_least
 from simrl.model.clock import NS_PER_S
 from simrl.model.control.admission import Admission
 from simrl.model.control.rule import EPISODES
@@ -49,25 +50,21 @@ class AdaptiveConcurrency(Admission):
 
     control: ClassVar[str] = EPISODES
 
-    min_inflight: int = 1
+    min_inflight: Annotated[int, AtLeast(1)] = 1
     """Trajectories; floor of the cap."""
-    max_inflight: int | None = 1024
+    max_inflight: Annotated[int | None, AtLeast(1)] = 1024
     """Trajectories; ceiling of the cap; null means none."""
-    initial_inflight: int | None = None
+    initial_inflight: Annotated[int | None, AtLeast(1)] = None
     """Trajectories; null starts at the floor and jumps to what the KV cache holds once that is known."""
-    seq_len: int = 2048
+    seq_len: Annotated[int, AtLeast(1)] = 2048
     """Tokens a trajectory is estimated to need if no engine tells its maximum."""
-    kv_usage: str = "largest"
-    """largest | mean: over the engines, what the cap looks at."""
-    target_lag: int = 1
+    kv_usage: Literal["largest", "mean"] = "largest"
+    """Over the engines, what the cap looks at."""
+    target_lag: Annotated[int, AtLeast(0)] = 1
     """Batches sent and not yet trained above which nothing is started and no batch sent (upstream's TARGET_LAG)."""
 
     def __post_init__(self) -> None:
-        for key in ("min_inflight", "max_inflight", "initial_inflight", "seq_len"):
-            at_least(f"framework.admission.{key}", getattr(self, key), 1)
-        at_least("framework.admission.max_inflight", self.max_inflight, self.min_inflight)
-        at_least("framework.admission.target_lag", self.target_lag, 0)
-        one_of("framework.admission.kv_usage", self.kv_usage, ("largest", "mean"))
+        at_least("max_inflight", self.max_inflight, self.min_inflight)
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from heapq import heapify, heappop
 from typing import NamedTuple
 
 from simrl.model.clock import NS_PER_S
@@ -97,17 +98,17 @@ class Dispatcher:
 
     def youngest(self, count: int) -> list[OpenGroup]:
         """Return groups, youngest first by their earliest running member, until *count* trajectories run in them."""
-        chosen = []
-        young_first = sorted(
-            (group for group in self.groups.values() if group.running),
-            key=lambda group: min(group.running.values()),
-            reverse=True,
-        )
-        for group in young_first:
-            if count <= 0:
-                break
-            count -= len(group.running)
-            chosen.append(group)
+        chosen: list[OpenGroup] = []
+        if count <= 0:  # at almost every poll
+            return chosen
+        running = [group for group in self.groups.values() if group.running]
+        # of those started at one time the first opened goes first, as in upstream's stable sort
+        young_first = [(-min(group.running.values()), place) for place, group in enumerate(running)]
+        heapify(young_first)
+        while count > 0 and young_first:
+            _, place = heappop(young_first)
+            count -= len(running[place].running)
+            chosen.append(running[place])
         return chosen
 
     def give_up(self, group: OpenGroup, *, stale: bool) -> CancelledGroup:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
-from simrl.config.schema import at_least
+from simrl.config.parameters import AtLeast
 from simrl.model.clock import NS_PER_S
 from simrl.model.control.cancellation import Cancellation
 from simrl.model.control.prime_rl.concurrency import AdaptiveConcurrency, Concurrency, EngineReading
@@ -42,11 +42,8 @@ class OlderThanCollecting(Cancellation):
 
     control: ClassVar[str] = EPISODES
 
-    max_age: int
+    max_age: Annotated[int, AtLeast(0)]
     """max_off_policy_steps."""
-
-    def __post_init__(self) -> None:
-        at_least("framework.cancellation.max_age", self.max_age, 0)
 
 
 class Returned(NamedTuple):

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
-from simrl.config.schema import at_least
+from simrl.config.parameters import AtLeast
 from simrl.model.control.prime_rl.dispatcher import CancelledGroup, OpenGroup
 from simrl.model.control.rule import EPISODES
 from simrl.model.control.sampling import Sampling
@@ -26,11 +26,8 @@ class FifoSink(Sampling):
 
     control: ClassVar[str] = EPISODES
 
-    max_age: int
+    max_age: Annotated[int, AtLeast(0)]
     """max_off_policy_steps."""
-
-    def __post_init__(self) -> None:
-        at_least("framework.sampling.max_age", self.max_age, 0)
 
 
 def oldest_fresh(step: int, max_age: int) -> int:

@@ -1,16 +1,19 @@
 """The table of all mechanisms in docs/mechanisms.md, from the configurations themselves.
 
-``python -m simrl.config.mechanism_table`` prints it.
+``python -m simrl.model.control.mechanism_table`` prints it.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from simrl.config.compose import config_folder
+from simrl.config.parameters import parameters_of
+from simrl.model.control.rules import rule_class
 from simrl.text_table import markdown_table
 
 HEADER = (
@@ -26,16 +29,16 @@ HEADER = (
 )
 
 
-def rule_text(spec: Any) -> str:
-    """Return a rule and its parameters as they stand in the file; both forms if there are two."""
+def rule_text(layer: str, spec: Any) -> str:
+    """Return a rule and its parameters as they stand in the file, without those at the rule's default; both forms."""
     if "article" in spec:
-        return f"{rule_text(spec['article'])}; upstream: {rule_text(spec['upstream'])}"
-    values = {key: str(value) for key, value in spec.items() if key != "rule" and value is not None}
+        return f"{rule_text(layer, spec['article'])}; upstream: {rule_text(layer, spec['upstream'])}"
+    known = parameters_of(rule_class(layer, spec["rule"], layer))
+    values = {key: str(spec[key]) for key in known if key in spec and spec[key] != known[key].default}
     given = ", ".join(f"{key} = {value}" for key, value in values.items())
     for verbose, short in (("${framework.", "${"), ("${minus:${eta},1}", "eta - 1"), ("${eta}", "eta")):
         given = given.replace(verbose, short)
-    for name in ("warmup", "groups_per_batch", "group_size", "rollout.instances"):
-        given = given.replace(f"${{{name}}}", name)
+    given = re.sub(r"\$\{([\w.]+)\}", r"\1", given)
     return f"{spec['rule']}({given})" if given else str(spec["rule"])
 
 
@@ -63,9 +66,9 @@ def rows() -> list[tuple[str, ...]]:
                 f"`{plain['upstream_knob']}`",
                 plain["bounds"],
                 bound_text(framework),
-                rule_text(plain["admission"]),
-                rule_text(plain["cancellation"]),
-                rule_text(plain["sampling"]),
+                rule_text("admission", plain["admission"]),
+                rule_text("cancellation", plain["cancellation"]),
+                rule_text("sampling", plain["sampling"]),
                 plain["weight_update"],
                 plain.get("differs", ""),
             )

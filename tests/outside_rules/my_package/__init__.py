@@ -1,0 +1,1 @@
+"""A user's own package: a rule that SimRL does not have."""
