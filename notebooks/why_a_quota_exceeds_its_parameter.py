@@ -31,8 +31,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Rectangle
 
 from simrl.plots import layout, style
+from simrl.sweep.execute import run_points
 from simrl.sweep.grid import expand, sweep_of
-from simrl.sweep.pool import run_points
 
 SMALL = os.environ.get("SIMRL_SMALL") == "1"  # the test suite's size: seconds, and figures that mean nothing
 OUTPUT = Path(os.environ.get("SIMRL_OUTPUT", "../outputs"))  # a notebook's working directory is its own folder

@@ -18,7 +18,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from simrl.cli.exit_code import FAILED, ended
+from simrl.cli.exit_code import FAILED, exit_code
 from simrl.config.schema import ConfigError
 from simrl.sweep.request import KEYS, Request, carry_out, parse
 from simrl.terminal import report
@@ -91,7 +91,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if any(argument in ("-h", "--help") for argument in given):
         print(f"{__doc__}\n{KEYS}")  # noqa: T201
         return 0
-    return ended(lambda: reproduce(parse(given)))
+    return exit_code(lambda: reproduce(parse(given)))
 
 
 if __name__ == "__main__":

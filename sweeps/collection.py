@@ -9,8 +9,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from simrl.runs.atomic import atomic_file
 from simrl.runs.run import Outcome
-from simrl.runs.tables import BATCHES, SUMMARY, whole_file, write_parquet
+from simrl.runs.status import BATCHES, SUMMARY
+from simrl.runs.tables import write_parquet
 from simrl.sweep.grid import Point
 from sweeps.figures.article_tables import ArticleTables
 
@@ -45,7 +47,7 @@ def article_tables(points: Sequence[Point], outcomes: Sequence[Outcome], folder:
         summary = pa.concat_tables(rows, promote_options="default")
         summary = summary.add_column(0, "block", pa.array(list(blocks.values())))
         for name, content in ((LEVELS, pa.concat_tables(levels)), (SWEEP, summary)):
-            with whole_file(folder / name) as aside:
+            with atomic_file(folder / name) as aside:
                 write_parquet(content, aside)
     return ArticleTables(pd.read_parquet(folder / SWEEP), pd.read_parquet(folder / LEVELS), runs)
 

@@ -18,7 +18,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from markupsafe import Markup, escape
 
 from simrl.plots.style import DPI
-from simrl.runs.tables import whole_file
+from simrl.runs.atomic import atomic_file
 from sweeps.comparison import FRACTIONS, fitted_on, percent, tally, throughput_errors
 from sweeps.docs_html import docs_html
 from sweeps.published import span
@@ -191,5 +191,5 @@ def page_html(content: Content) -> str:
 
 def write_page(content: Content, path: Path) -> None:
     """Write the page, complete or not at all."""
-    with whole_file(path) as aside:
+    with atomic_file(path) as aside:
         aside.write_text(page_html(content), encoding="utf-8")

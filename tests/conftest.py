@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 
 import pytest
 from hydra import initialize_config_dir
@@ -31,3 +32,11 @@ def compose_config(*overrides: str) -> SimulationConfig:
 def configure() -> Callable[..., SimulationConfig]:
     """Give a function from Hydra overrides to a typed configuration."""
     return compose_config
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Give the output folder of a YAML sweep that nothing happened to."""
+    from tests.sabotaged_sweeps import compute_undisturbed
+
+    return compute_undisturbed(tmp_path_factory.mktemp("undisturbed"))

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import simrl.sweep.executors.ray_cluster
 from simrl.cli import commands
+from simrl.runs.atomic import atomic_folder
 from simrl.runs.run import Outcome
-from simrl.runs.tables import whole_folder
 from simrl.sweep.executors.job import Job
 from simrl.sweep.executors.ray_cluster import compute_in
 
@@ -27,7 +27,7 @@ def trouble_in(job: Job, folder: Path) -> Outcome:
         os.kill(os.getpid(), signal.SIGKILL)  # as an out-of-memory killer does
     if job.config.seed == FINE:
         return compute_in(job, folder)
-    with whole_folder(job.folder):
+    with atomic_folder(job.folder):
         for _ in range(600):  # an interrupt comes between two steps of Python, as in a simulation
             time.sleep(0.1)
     raise AssertionError

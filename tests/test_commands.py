@@ -21,11 +21,12 @@ from simrl.config.schema import ConfigError, SimulationConfig
 from simrl.model.metrics import UNITS
 from simrl.runs.lock import lock_path, this_process
 from simrl.runs.run import run, run_folder
-from simrl.runs.tables import write_status
+from simrl.runs.status import write_status
 from simrl.stats import t_quantile_975
+from simrl.sweep.configurations import configurations
 from simrl.sweep.estimate import Size, estimate
 from simrl.sweep.folder import write_runs
-from simrl.sweep.grid import Point, configurations, expand, load_sweep
+from simrl.sweep.grid import Point, expand, load_sweep
 from simrl.sweep.seeds import METRICS
 
 TINY = ("versions=1", "groups_per_batch=2", "group_size=2", "workload.mean_response_tokens=500")

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,94 +14,34 @@ import pytest
 from hydra import initialize_config_dir
 
 import simrl.cli.main
-import simrl.runs.run
+import simrl.model.simulation
 import simrl.sweep.executors.job
-import simrl.sweep.pool
+import simrl.sweep.executors.processes
 from simrl.cli.main import sweep_job
-from simrl.cli.multirun import link_run
 from simrl.config.compose import compose_point, config_folder
-from simrl.config.schema import ConfigError, SimulationConfig
-from simrl.plots.sweep_picture import draw_sweep
+from simrl.config.schema import SimulationConfig
 from simrl.runs.limits import Limits
 from simrl.runs.run import NOT_STARTED, Outcome
+from simrl.sweep.execute import run_points
 from simrl.sweep.executors.job import compute
 from simrl.sweep.folder import read_folder
-from simrl.sweep.grid import Point, expand, sweep_of
-from simrl.sweep.pool import run_points
-from simrl.sweep.request import carry_out, parse, requested
-from simrl.sweep.table import collect_folder
-from sweeps.collection import SWEEP, article_tables
-
-ROOT = Path(__file__).parents[1]
-TINY = {"versions": 1, "groups_per_batch": 2, "group_size": 2, "workload.mean_response_tokens": 1000}
-MANY, FEW = 20, 5
-"""Runs of a YAML sweep, of a -m sweep."""
-MULTIRUN = ("-m", f"seed=range({FEW})", "hydra.launcher.n_jobs=2", *(f"{key}={value}" for key, value in TINY.items()))
-
-
-def points(runs: int = MANY) -> list[Point]:
-    """Return the points of a YAML sweep over seeds."""
-    return expand(sweep_of({"seeds": runs, "shared": TINY, "blocks": {"a": {"framework": "areal"}}}, "tiny.yaml"))
-
-
-@contextmanager
-def sabotage(folder: Path, what: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Let processes that are started meanwhile suffer *what* (see sabotage/sitecustomize.py); give the log of seeds."""
-    log = folder / "begun"
-    log.unlink(missing_ok=True)
-    with monkeypatch.context() as patch:
-        patch.setenv("PYTHONPATH", f"{ROOT / 'tests' / 'sabotage'}{os.pathsep}{ROOT}")
-        patch.setenv("SABOTAGE", what)
-        patch.setenv("SABOTAGE_LOG", str(log))
-        yield log
-
-
-def seeds_in(log: Path) -> list[int]:
-    """Return the seeds whose simulation began, sorted."""
-    return sorted(map(int, log.read_text().split()))
-
-
-def start(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    """Start the command line in *folder*, in a process group of its own."""
-    command = [sys.executable, "-m", "simrl", *arguments]
-    return subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True, start_new_session=True)
-
-
-def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
-    """Wait for a command; return its exit code and what it said."""
-    _, said = process.communicate(timeout=300)
-    return process.returncode, said
-
-
-def status_of(output: Path, seed: int) -> dict[str, object]:
-    """Return the status of a run."""
-    (file,) = (output / "runs").glob(f"*-seed{seed}-*/status.json")
-    return dict(json.loads(file.read_text()))
-
-
-def half_written(output: Path) -> list[str]:
-    """Return every lock and temporary file or folder."""
-    return [str(path) for path in output.rglob(".*") if path.name != ".hydra"]
-
-
-def results(output: Path) -> dict[str, bytes]:
-    """Return the bytes of all runs' tables."""
-    return {f"{path.parent.name}/{path.name}": path.read_bytes() for path in (output / "runs").rglob("*.parquet")}
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Give the output folder of a YAML sweep that nothing happened to."""
-    output = tmp_path_factory.mktemp("undisturbed")
-    article_tables(points(), run_points(points(), output, workers=1), output / "sweep", output / "runs")
-    return output
-
-
-def assert_mended(output: Path, outcomes: list[Outcome], undisturbed: Path) -> None:
-    """Assert that a YAML sweep's table and all its runs are those of the undisturbed one, byte for byte."""
-    article_tables(points(), outcomes, output / "sweep", output / "runs")
-    assert (output / "sweep" / SWEEP).read_bytes() == (undisturbed / "sweep" / SWEEP).read_bytes()
-    assert results(output) == results(undisturbed)
+from sweeps.collection import SWEEP
+from tests.sabotaged_sweeps import (
+    FEW,
+    MANY,
+    MULTIRUN,
+    TINY,
+    assert_mended,
+    assert_whole_multirun,
+    ended,
+    half_written,
+    points,
+    results,
+    sabotage,
+    seeds_in,
+    start,
+    status_of,
+)
 
 
 def test_failures_stay_where_they_belong(tmp_path: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,8 +87,8 @@ def never_listen(job: simrl.sweep.executors.job.Job, on_try: Callable[[int], Non
 
 def test_a_worker_that_hears_no_alarm_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A run that goes on after its time limit is ended with its process."""
-    monkeypatch.setattr(simrl.sweep.pool, "compute", never_listen)
-    monkeypatch.setattr(simrl.sweep.pool, "GRACE_S", 0.2)
+    monkeypatch.setattr(simrl.sweep.executors.processes, "compute", never_listen)
+    monkeypatch.setattr(simrl.sweep.executors.processes, "GRACE_S", 0.2)
     outcomes = run_points(points(2), tmp_path, workers=1, limits=Limits(timeout_s=3))
     assert [outcome.state for outcome in outcomes] == ["failed", "ok"]
     assert "had to be killed" in str(status_of(tmp_path, 0)["error"])
@@ -200,86 +136,6 @@ def test_an_input_that_vanishes_costs_its_run_alone(tmp_path: Path, capsys: pyte
         config = compose_point(overrides, {})
     assert sweep_job(config, tmp_path, 3) is None
     assert capsys.readouterr().err.startswith("simrl: #3: failed: FileNotFoundError: ")
-
-
-def assert_whole_multirun(sweep: Path, undisturbed: Path) -> None:
-    """Assert that a -m sweep's table is the one that undisturbed runs give, byte for byte."""
-    reference = undisturbed / f"of_{sweep.name}"
-    reference.mkdir()
-    shutil.copy(sweep / "multirun.yaml", reference)
-    for link in sweep.iterdir():
-        if link.is_symlink():
-            link_run(reference, int(link.name), undisturbed / "runs" / link.resolve().name)
-    collected = collect_folder(reference, draw_sweep)
-    assert collected is not None
-    assert len(collected.rows) == FEW
-    assert (sweep / SWEEP).read_bytes() == (reference / SWEEP).read_bytes()
-
-
-@pytest.mark.parametrize(("whom", "number", "code"), [("group", signal.SIGINT, 130), ("parent", signal.SIGTERM, 143)])
-def test_an_interrupted_sweep_leaves_what_is_finished(
-    tmp_path: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch, whom: str, number: signal.Signals, code: int
-) -> None:
-    """Ctrl-C and SIGTERM keep what is finished, leave nothing half-written and no process; a second start goes on."""
-    (tmp_path / "tiny.yaml").write_text(json.dumps({"seeds": MANY, "shared": TINY, "blocks": {"a": {}}}))
-    with sabotage(tmp_path, "hang:4 hang:5", monkeypatch) as log:
-        process = start(tmp_path, "sweep", "tiny.yaml", "workers=2")
-        interrupt(process, log, whom, number)
-        got, said = ended(process)
-    assert (got, "Traceback" in said) == (code, False), said
-    output = tmp_path / "outputs"
-    assert set(results(output).items()) < set(results(undisturbed).items())
-    assert half_written(output) == []
-    assert workers_of(process) == []
-    if number == signal.SIGTERM:
-        return
-    with sabotage(tmp_path, "", monkeypatch) as log:
-        outcomes = run_points(points(), output, workers=1)
-        assert len(seeds_in(log)) == MANY - sum(outcome.cached for outcome in outcomes) <= MANY - 4
-    assert_mended(output, outcomes, undisturbed)
-
-
-def test_an_interrupted_multirun_leaves_what_is_finished(
-    tmp_path: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """So does a -m sweep."""
-    with sabotage(tmp_path, "hang:2 hang:3", monkeypatch) as log:
-        process = start(tmp_path, *MULTIRUN)
-        interrupt(process, log, "parent", signal.SIGINT, begun=4)
-        got, said = ended(process)
-    assert (got, "Traceback" in said) == (130, False), said
-    output = tmp_path / "outputs"
-    assert set(results(output).items()) < set(results(undisturbed).items())
-    assert len(list((output / "runs").iterdir())) == 2
-    assert half_written(output) == []
-    assert workers_of(process) == []
-
-
-def interrupt(process: subprocess.Popen[str], log: Path, whom: str, number: signal.Signals, begun: int = 6) -> None:
-    """Send a signal when *begun* runs have begun and the last two hang."""
-    until_s = time.monotonic() + 120
-    while not log.exists() or len(seeds_in(log)) < begun:
-        assert time.monotonic() < until_s
-        assert process.poll() is None
-        time.sleep(0.02)
-    time.sleep(0.1)
-    (os.killpg if whom == "group" else os.kill)(process.pid, number)
-
-
-def workers_of(process: subprocess.Popen[str]) -> list[str]:
-    """Return the command lines of what is left of a process group, once Python's own trackers have had time to end."""
-    left: list[str] = []
-    for _ in range(100):
-        left = []
-        for entry in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                state, _, group = (entry / "stat").read_text().rpartition(")")[2].split()[:3]
-                if int(group) == process.pid and state != "Z":
-                    left.append((entry / "cmdline").read_text().replace("\0", " "))
-        if not left:
-            break
-        time.sleep(0.05)
-    return left
 
 
 @contextmanager
@@ -365,7 +221,7 @@ def test_a_multirun_fails_fast(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     def explode(_: object) -> None:
         raise RuntimeError("boom")
 
-    monkeypatch.setattr(simrl.runs.run, "simulate", explode)
+    monkeypatch.setattr(simrl.model.simulation, "simulate", explode)
     assert sweep_jobs(tmp_path, monkeypatch, "fail_fast=true") == [None, None]
     assert [link.name for link in (tmp_path / "sweep").iterdir() if link.is_symlink()] == ["0"]
     assert len(list((tmp_path / "runs").iterdir())) == 1
@@ -387,36 +243,3 @@ def test_a_multirun_goes_on_where_not_even_a_lock_can_be_written(
     assert first is None
     assert second
     assert [link.name for link in (tmp_path / "sweep").iterdir()] == ["1"]
-
-
-@pytest.mark.parametrize(
-    ("argument", "hint"),
-    [
-        ("run.timeout_s=0", "more than 0"),
-        ("run.timeout_s=soon", "number of seconds"),
-        ("run.retries=-1", "0 or more"),
-        ("run.retries=1.5", "whole number"),
-        ("fail_fast=perhaps", "true or false"),
-        ("backend=carrier_pigeon", "processes"),
-        ("run.retry=1", "no such key"),
-    ],
-)
-def test_bad_limits_are_refused(tmp_path: Path, argument: str, hint: str) -> None:
-    """A limit that cannot be is one line that names the key, before anything is written."""
-    file = tmp_path / "tiny.yaml"
-    file.write_text(json.dumps({"shared": TINY, "blocks": {"a": {}}}))
-    with pytest.raises(ConfigError, match=hint) as error:
-        carry_out(str(file), parse([argument, f"output_dir={tmp_path / 'out'}"]))
-    assert argument.partition("=")[0] in str(error.value)
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_sweep_file_states_limits_and_the_command_line_wins(tmp_path: Path) -> None:
-    """Run and fail_fast stand at the top of the file; in a block, where they would do nothing, they are refused."""
-    file = tmp_path / "tiny.yaml"
-    content = {"run": {"timeout_s": 60, "retries": 2}, "fail_fast": True, "blocks": {"a": {"framework": "areal"}}}
-    file.write_text(json.dumps(content))
-    assert requested(file, parse(["run.retries=0"])).limits == Limits(timeout_s=60, retries=0, fail_fast=True)
-    file.write_text(json.dumps({"blocks": {"a": {"run.retries": 1}}}))
-    with pytest.raises(ConfigError, match="whole sweep"):
-        requested(file, parse([]))

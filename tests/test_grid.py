@@ -8,7 +8,8 @@ import pytest
 
 from simrl.config.compose import compose_point, config_folder, typed
 from simrl.config.schema import ConfigError
-from simrl.sweep.grid import Point, configurations, expand, force, load_sweep, override_text, seeds_of, sweep_of
+from simrl.sweep.configurations import configurations
+from simrl.sweep.grid import Point, expand, force, load_sweep, override_text, seeds_of, sweep_of
 
 ARTICLE = Path(__file__).parent.parent / "sweeps" / "article.yaml"
 GRID = {

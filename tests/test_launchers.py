@@ -20,10 +20,10 @@ import simrl.sweep.executors.ray_cluster
 import simrl.sweep.preflight
 from simrl.config.schema import ConfigError
 from simrl.runs.run import Outcome
+from simrl.sweep.execute import run_points
 from simrl.sweep.executors.job import Job
 from simrl.sweep.executors.ray_cluster import connect, seen
 from simrl.sweep.grid import Point
-from simrl.sweep.pool import run_points
 from simrl.sweep.preflight import check_launcher
 from tests.conftest import compose_config
 

@@ -12,15 +12,17 @@ from pathlib import Path
 
 import pytest
 
-import simrl.runs.run
+import simrl.model.simulation
 import simrl.sweep.executors.job
-import simrl.sweep.pool
+import simrl.sweep.executors.processes
+import simrl.sweep.plan
 from simrl.config.schema import ConfigError
 from simrl.runs.run import Outcome, run
-from simrl.runs.tables import TABLES
+from simrl.runs.status import TABLES
+from simrl.sweep.configurations import configurations
+from simrl.sweep.execute import run_points
 from simrl.sweep.executors.job import compute
-from simrl.sweep.grid import Point, configurations, expand, sweep_of
-from simrl.sweep.pool import run_points
+from simrl.sweep.grid import Point, expand, sweep_of
 from simrl.terminal import Progress, clock_text
 
 SMALL = {"versions": 2, "groups_per_batch": 4, "workload.mean_response_tokens": 1000}
@@ -53,13 +55,13 @@ def fail_victim(job: simrl.sweep.executors.job.Job, on_try: Callable[[int], None
 
     if job.config.seed == VICTIM + 1:
         raise OSError(28, "No space left on device")
-    kept = simrl.runs.run.simulate
+    kept = simrl.model.simulation.simulate
     if job.config.seed == VICTIM:
-        simrl.runs.run.simulate = explode  # type: ignore[assignment]
+        simrl.model.simulation.simulate = explode  # type: ignore[assignment]
     try:
         return compute(job, on_try)
     finally:
-        simrl.runs.run.simulate = kept
+        simrl.model.simulation.simulate = kept
 
 
 def test_results_come_in_the_order_of_the_points_and_do_not_depend_on_workers(tmp_path: Path) -> None:
@@ -85,26 +87,26 @@ def test_a_run_in_two_blocks_is_computed_once_and_a_cached_one_never(
     again = run_points(points, tmp_path, workers=1)
     assert [outcome.cached for outcome in again] == [True, False, True, False]
     assert "1 of 1 runs" in capfd.readouterr().err
-    monkeypatch.setattr(simrl.sweep.pool, "Worker", None)
+    monkeypatch.setattr(simrl.sweep.executors.processes, "Worker", None)
     assert all(outcome.cached for outcome in run_points(points, tmp_path))
 
 
 def test_a_dead_worker_costs_its_run_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A killed worker's run is marked failed in its status.json, the others finish, a second call hints it."""
-    monkeypatch.setattr(simrl.sweep.pool, "compute", kill_victim)
+    monkeypatch.setattr(simrl.sweep.executors.processes, "compute", kill_victim)
     points = small_points(seeds=3, blocks={"a": {"framework": "areal"}})
     outcomes = run_points(points, tmp_path, workers=1)
     assert [outcome.state for outcome in outcomes] == ["ok", "failed", "ok"]
     status = json.loads((outcomes[VICTIM].folder / "status.json").read_text())
     assert status["state"] == "failed"
     assert "killed" in status["error"]
-    monkeypatch.setattr(simrl.sweep.pool, "compute", compute)
+    monkeypatch.setattr(simrl.sweep.executors.processes, "compute", compute)
     assert [outcome.cached for outcome in run_points(points, tmp_path, workers=1)] == [True, False, True]
 
 
 def test_a_failing_run_is_recorded_and_the_rest_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An exception stands in status.json with its traceback, one outside the simulation as well."""
-    monkeypatch.setattr(simrl.sweep.pool, "compute", fail_victim)
+    monkeypatch.setattr(simrl.sweep.executors.processes, "compute", fail_victim)
     outcomes = run_points(small_points(seeds=4, blocks={"a": {"framework": "areal"}}), tmp_path, workers=1)
     assert [outcome.state for outcome in outcomes] == ["ok", "failed", "failed", "ok"]
     assert "boom" in json.loads((outcomes[VICTIM].folder / "status.json").read_text())["traceback"]
@@ -117,7 +119,7 @@ def test_code_edited_under_a_running_sweep_is_said(tmp_path: Path, monkeypatch: 
     job = simrl.sweep.executors.job.Job(
         configurations(point)[0], point[0].overrides, tmp_path, True, tmp_path / "runs" / "areal-old"
     )
-    monkeypatch.setattr(simrl.runs.run, "simulate", lambda _: None)
+    monkeypatch.setattr(simrl.model.simulation, "simulate", lambda _: None)
     outcome = compute(job)
     assert (outcome.run_id, outcome.state) == ("areal-old", "failed")
     assert "edited" in str(outcome.error)
@@ -140,7 +142,7 @@ def test_many_cached_runs_are_told_in_no_time(tmp_path: Path, monkeypatch: pytes
         (tmp_path / "runs" / run_id / "status.json").write_text('{"state": "ok"}')
         for name in TABLES:  # without them a run does not count as whole
             (tmp_path / "runs" / run_id / name).write_bytes(b"PAR1 PAR1")
-    monkeypatch.setattr(simrl.sweep.pool, "recall", lambda _: ids)
+    monkeypatch.setattr(simrl.sweep.plan, "recall", lambda _: ids)
     started = time.process_time()
     outcomes = run_points(points, tmp_path)
     assert time.process_time() - started < 3

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from simrl.cli import commands
-from simrl.cli.exit_code import ended
+from simrl.cli.exit_code import exit_code
 from simrl.config.schema import EngineCosts
 from simrl.model.engine.vllm.engine import Engine, EngineOptions
-from simrl.runs.tables import read_summary
+from simrl.runs.summary import read_summary
 from simrl.timeline.time_breakdown import time_breakdowns
 from tests.conftest import compose_config
 from tests.test_trace import BARRIERS, SMALL, keep
@@ -96,7 +96,7 @@ def test_a_damaged_run_is_refused(
     """A run folder that lacks a table, or holds one that is no Parquet: one line, exit code 2."""
     folder = keep(compose_config(*SMALL), tmp_path)
     damage(folder / "instances.parquet")
-    assert ended(lambda: commands.main(["show", str(folder)])) == 2
+    assert exit_code(lambda: commands.main(["show", str(folder)])) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "damaged; run it again" in line
 
@@ -104,5 +104,5 @@ def test_a_damaged_run_is_refused(
 def test_a_failed_run_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of a run that failed its error is told, exit code 2."""
     (tmp_path / "status.json").write_text(json.dumps({"state": "failed", "error": "DeadlockError: nothing happens"}))
-    assert ended(lambda: commands.main(["show", str(tmp_path)])) == 2
+    assert exit_code(lambda: commands.main(["show", str(tmp_path)])) == 2
     assert "DeadlockError" in capsys.readouterr().err

@@ -81,13 +81,15 @@ def test_jobs_do_not_touch_each_other(loader: ConfigLoader, master: DictConfig) 
 def test_choices_are_composed_once(loader: ConfigLoader, master: DictConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     """Twenty seeds of two frameworks are two compositions of Hydra's."""
     composed = []
-    hydras = loader.load_sweep_config
-    monkeypatch.setattr(loader, "load_sweep_config", lambda of, job: composed.append(job) or hydras(of, job))
+    hydras = loader.load_configuration
+    monkeypatch.setattr(
+        loader, "load_configuration", lambda name, job, *rest: composed.append(job) or hydras(name, job, *rest)
+    )
     shared = SharedComposition(loader)
     for framework in ("areal", "roll"):
         for seed in range(20):
             assert shared.load_sweep_config(master, [f"framework={framework}", f"seed={seed}"]).seed == seed
-    assert composed == [["framework=areal"], ["framework=roll"]]
+    assert composed == [["hydra.verbose=true", "framework=areal"], ["hydra.verbose=true", "framework=roll"]]
 
 
 def test_an_unknown_key_is_refused_as_hydra_does(loader: ConfigLoader, master: DictConfig) -> None:

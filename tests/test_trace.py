@@ -22,7 +22,7 @@ from yaml import safe_dump
 
 import simrl.runs.identity
 from simrl.cli import commands
-from simrl.cli.exit_code import ended
+from simrl.cli.exit_code import exit_code
 from simrl.cli.multirun import link_run
 from simrl.cli.trace import observe
 from simrl.config.compose import plain
@@ -31,7 +31,7 @@ from simrl.model.engine.vllm.observed import BUSY, DECODE, PAUSED, PREFILL, REPR
 from simrl.model.metrics import summarise
 from simrl.model.simulation import simulate
 from simrl.runs.run import run
-from simrl.runs.tables import read_summary
+from simrl.runs.summary import read_summary
 from simrl.timeline.chrome_trace import trace_events, trace_sums
 from tests.conftest import compose_config
 from tests.random_configs import small_configs
@@ -283,7 +283,7 @@ def test_a_run_of_other_code_is_refused(
     """If the code changed since, one line says so, the exit code is 2 and nothing is written."""
     folder = keep(compose_config(*TINY), tmp_path)
     monkeypatch.setattr(simrl.runs.identity, "code_used", lambda config: {"edited": config.framework.name})
-    assert ended(lambda: commands.main(["trace", str(folder)])) == 2
+    assert exit_code(lambda: commands.main(["trace", str(folder)])) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert "changed since" in line
     assert not list(folder.glob("*trace*"))
@@ -295,7 +295,7 @@ def test_what_is_no_run_is_refused(
 ) -> None:
     """A folder that is no run, or none at all: one line that names it, exit code 2."""
     monkeypatch.chdir(tmp_path)
-    assert ended(lambda: commands.main(["trace", given_run])) == 2
+    assert exit_code(lambda: commands.main(["trace", given_run])) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert f"RUN={given_run}: " in line
 
@@ -303,7 +303,7 @@ def test_what_is_no_run_is_refused(
 def test_an_output_that_cannot_be_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """An output in a folder that does not exist: one line, exit code 2."""
     folder = keep(compose_config(*TINY), tmp_path)
-    assert ended(lambda: commands.main(["trace", str(folder), "--output", str(tmp_path / "no" / "t.json")])) == 2
+    assert exit_code(lambda: commands.main(["trace", str(folder), "--output", str(tmp_path / "no" / "t.json")])) == 2
     assert "--output=" in capsys.readouterr().err
 
 

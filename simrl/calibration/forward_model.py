@@ -13,12 +13,12 @@ from typing import Any, Self
 import numpy as np
 from hydra import initialize_config_dir
 from hydra.errors import HydraException
-from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from simrl.calibration.spec import Parameter, Spec
 from simrl.calibration.targets import Target
 from simrl.config.compose import compose_point, config_folder, explain, typed
+from simrl.config.composition import Compositions
 from simrl.config.schema import ConfigError, EngineCosts, SimulationConfig
 from simrl.model.cost.iteration import engine_costs
 from simrl.model.metrics import summarise
@@ -68,9 +68,9 @@ class ForwardModel:
 
     def __init__(self, spec: Spec, workers: int):
         self.spec = spec
-        # spawn, as simrl.sweep.pool does it; no process starts before the first evaluation
+        # spawn, as simrl.sweep.execute does it; no process starts before the first evaluation
         self._pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_ignore_interrupts)
-        self._bases: dict[tuple[str, ...], DictConfig] = {}
+        self._compositions: Compositions = {}
 
     def __enter__(self) -> Self:
         return self
@@ -106,7 +106,9 @@ class ForwardModel:
     def configuration(self, point: tuple[str, ...], values: Mapping[str, float]) -> SimulationConfig:
         """Return a point's configuration with the parameters at *values*; needs an initialised Hydra."""
         keys = {key: value for key, value in values.items() if not key.startswith(COSTS)}
-        config = typed(compose_point([*point, *(f"{key}={value!r}" for key, value in keys.items())], self._bases))
+        config = typed(
+            compose_point([*point, *(f"{key}={value!r}" for key, value in keys.items())], self._compositions)
+        )
         changed: dict[str, Any] = {
             key.removeprefix(COSTS): value for key, value in values.items() if key.startswith(COSTS)
         }

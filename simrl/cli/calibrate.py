@@ -18,8 +18,8 @@ from simrl.calibration.spec import read_spec
 from simrl.cli.exit_code import BAD_INPUT, FAILED, INTERRUPTED, TERMINATED, Terminated
 from simrl.config.schema import ConfigError
 from simrl.model.engine.vllm.compilation import compile_engine
+from simrl.runs.atomic import atomic_file
 from simrl.runs.output_folder import output_folder
-from simrl.runs.tables import whole_file
 from simrl.sweep.executors.job import cores
 from simrl.terminal import print_answer, report
 
@@ -40,7 +40,7 @@ def calibrate(spec_file: Path, output: Path, workers: int) -> str:
     text = fit_report(fitted)
     contents = {"report.md": text, "values.json": json.dumps(fitted.values, indent=2) + "\n"}
     for name, content in contents.items():
-        with whole_file(output / name) as aside:
+        with atomic_file(output / name) as aside:
             aside.write_text(content)
     return text
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from simrl.cli.commands import answer
 from simrl.config.schema import ConfigError
 from simrl.model.metrics import BY_INSTANCE, SAME_AS, UNITS
-from simrl.runs.tables import SUMMARY, is_ok
+from simrl.runs.status import SUMMARY, is_ok
 from simrl.sweep.folder import SweepFolder, read_folder
 from simrl.sweep.paired import Difference, Pair, difference, pairing_keys, pairs
 from simrl.sweep.seeds import METRICS, NO_SETTING

@@ -1,4 +1,4 @@
-"""How a command ends: its exit code, and one line where something went wrong."""
+"""Exit codes of commands, and one line for every error."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM came: everything ends as after Ctrl-C."""
+    """SIGTERM came: the same follows as after Ctrl-C."""
 
 
-def ended(action: Callable[[], int]) -> int:
-    """Run a command and return its exit code, whatever becomes of it."""
+def exit_code(action: Callable[[], int]) -> int:
+    """Run a command and return its exit code; an error becomes one line on stderr."""
     kept = signal.signal(signal.SIGTERM, _terminate)
     try:
         return action()

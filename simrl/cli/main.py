@@ -5,28 +5,31 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import BrokenExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-import hydra
+from hydra import main as hydra_main
+from hydra._internal.hydra import Hydra
 from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from simrl.cli import commands
-from simrl.cli.exit_code import FAILED, ended
+from simrl.cli.exit_code import FAILED, exit_code
 from simrl.cli.multirun import SweepReport, link_run, stop_mark
-from simrl.cli.run_report import run_report
 from simrl.config.compose import config_folder, typed
+from simrl.config.overrides import raw_value
 from simrl.config.schema import ConfigError
-from simrl.model.engine.vllm.compilation import compile_engine, compiling_ahead
+from simrl.config.yaml_text import yaml_text
 from simrl.runs.limits import Limits, limits_of
-from simrl.runs.run import run
-from simrl.runs.tables import read_summary
-from simrl.sweep.preflight import check_points
+from simrl.runs.run import computed_before, run
+from simrl.runs.summary import read_metric, read_summary
+from simrl.sweep.executors.hydra_jobs import hydra_started
+from simrl.sweep.executors.orphan import end_with_joblib
+from simrl.sweep.preflight import check_points, check_run
 from simrl.terminal import print_answer, report
 
 OTHER_CONFIGURATIONS = ("config_name", "config_path", "package", "experimental_rerun")
@@ -39,21 +42,26 @@ def hydra_files(config: DictConfig) -> dict[str, str]:
     """Return the three files Hydra keeps of a job."""
     own = OmegaConf.create({"hydra": HydraConfig.get()})
     return {
-        "config.yaml": OmegaConf.to_yaml(config),
-        "hydra.yaml": OmegaConf.to_yaml(own),
-        "overrides.yaml": OmegaConf.to_yaml(HydraConfig.get().overrides.task),
+        "config.yaml": yaml_text(config),
+        "hydra.yaml": yaml_text(own),
+        "overrides.yaml": yaml_text(HydraConfig.get().overrides.task),
     }
 
 
-def job(config: DictConfig) -> float | None:
-    """Run one Hydra job; in a sweep an error stays in the run's status.json and the other runs go on."""
+def job(config: DictConfig) -> int | float | Exception | None:
+    """Run one Hydra job; in a sweep an error stays in the run's status.json and the other runs go on.
+
+    Returns:
+        The exit code of a single run, or its error, of which Hydra would print a line of its own; of a sweep's run its
+        effective throughput, token/s, which sweepers that optimise take.
+    """
     hydra_config = HydraConfig.get()
     if hydra_config.mode == RunMode.MULTIRUN:
         return sweep_job(config, Path(hydra_config.sweep.dir), hydra_config.job.num)
-    code = ended(lambda: single_job(config))  # here: Hydra would add a line of its own to an exception
-    if code:
-        sys.exit(code)
-    return None
+    try:
+        return single_job(config)
+    except Exception as error:
+        return error
 
 
 def single_job(config: DictConfig) -> int:
@@ -65,6 +73,8 @@ def single_job(config: DictConfig) -> int:
         report(f"run failed: {outcome.error}")
         report(f"traceback: {outcome.folder / 'status.json'}")
         return FAILED
+    from simrl.cli.run_report import run_report  # noqa: PLC0415 - a sweep's worker needs none of it
+
     text = run_report(simulation, read_summary(outcome.folder))
     print_answer(f"{text}\n\n  results{' (computed before)' if outcome.cached else ''}: {outcome.folder}")
     return 0
@@ -72,6 +82,7 @@ def single_job(config: DictConfig) -> int:
 
 def sweep_job(config: DictConfig, sweep_folder: Path, number: int) -> float | None:
     """Run one job of a sweep and link its run into the sweep's folder; it raises nothing."""
+    end_with_joblib()
     if stop_mark(sweep_folder).exists():
         return None
     limits = Limits()
@@ -90,7 +101,7 @@ def sweep_job(config: DictConfig, sweep_folder: Path, number: int) -> float | No
         state = "cached" if outcome.cached else outcome.state
         report(f"#{number} {outcome.run_id}: {state}" + (f": {outcome.error}" if outcome.error else ""))
         if outcome.state == "ok":
-            return float(read_summary(outcome.folder)["effective_throughput"])
+            return read_metric(outcome.folder, "effective_throughput")
     if limits.fail_fast:
         with suppress(OSError):
             stop_mark(sweep_folder).touch()
@@ -121,20 +132,59 @@ def asked(arguments: list[str]) -> argparse.Namespace:
     return namespace
 
 
-def launch(arguments: list[str]) -> int:
-    """Check every point that was asked for, compile the engine, then hand over to Hydra."""
-    namespace = asked(arguments)
-    runs = not (namespace.hydra_help or namespace.cfg or namespace.info)
-    if runs and not namespace.shell_completion:
+def single_run(hydra: Hydra, overrides: list[str]) -> int:
+    """Check the only run, compute it unless its result is there, and print its summary; return the exit code."""
+    composed = check_run(overrides)
+    if hydra.compose_config("config", overrides, RunMode.RUN, with_log_configuration=False).hydra.mode == "MULTIRUN":
+        raise ConfigError("hydra.mode", "MULTIRUN", "is set in a file; add -m to the command line")
+    simulation = typed(composed)
+    # a place that only the job can resolve is looked at there
+    unknown = "${hydra:" in str(raw_value(composed, "output_dir"))
+    if unknown or not (composed.resume and computed_before(simulation, composed.output_dir)):
+        # numba and the engine take 0.5 s
+        from simrl.model.engine.vllm.compilation import compile_engine, compiling_ahead  # noqa: PLC0415
+        from simrl.model.simulation import prepare  # noqa: PLC0415
+
         with compiling_ahead() as ahead:
-            sweeping = namespace.multirun or "hydra.mode=MULTIRUN" in namespace.overrides
-            check_points(namespace.overrides, namespace.config_dir, sweeping=sweeping)
+            prepare(simulation)
             compile_engine(report, ahead)
-    options = [word for word in arguments if word not in namespace.overrides]
-    sys.argv[1:] = [*options, *namespace.overrides]  # Hydra wants its options all before the overrides, or all behind
+    code = hydra.run("config", job, with_mode(overrides, RunMode.RUN)).return_value
+    if isinstance(code, Exception):
+        raise code
+    return int(code)
+
+
+def multirun(hydra: Hydra, overrides: list[str]) -> None:
+    """Check every point of a sweep, compile the engine, so that workers load its machine code, and start Hydra's."""
+    from simrl.model.engine.vllm.compilation import compile_engine, compiling_ahead  # noqa: PLC0415
+
+    with compiling_ahead() as ahead:
+        check_points(overrides)
+        compile_engine(report, ahead)
+    hydra.multirun("config", job, with_mode(overrides, RunMode.MULTIRUN))
+
+
+def with_mode(overrides: list[str], mode: RunMode) -> list[str]:
+    """Return overrides that state the mode, as ``hydra.main`` hands them on."""
+    stated = f"hydra.mode={mode.name}"
+    return overrides if stated in overrides else [*overrides, stated]
+
+
+def launch(arguments: list[str]) -> int:
+    """Do what a command line of overrides asks for; return the exit code."""
+    namespace = asked(arguments)
+    overrides = namespace.overrides
+    if namespace.hydra_help or namespace.cfg or namespace.info or namespace.shell_completion:
+        options = [word for word in arguments if word not in overrides]
+        sys.argv[1:] = [*options, *overrides]  # Hydra wants its options all before the overrides, or all behind
+        hydra_main(config_path=config_folder(), config_name="config", version_base="1.3")(job)()
+        return 0
     try:
-        hydra.main(config_path=config_folder(), config_name="config", version_base="1.3")(job)()
-    except BrokenProcessPool:
+        with hydra_started(namespace.config_dir) as hydra:
+            if not (namespace.multirun or "hydra.mode=MULTIRUN" in overrides):
+                return single_run(hydra, overrides)
+            multirun(hydra, overrides)
+    except BrokenExecutor:
         if SweepReport.started is None:
             raise
         from simrl.cli.recovery import finish  # noqa: PLC0415 - seldom needed
@@ -162,9 +212,9 @@ def main(argv: list[str] | None = None) -> None:
         print_answer(commands.help_text())
         return
     if given and given[0] in commands.NAMES:
-        sys.exit(ended(lambda: commands.main(given)))
+        sys.exit(exit_code(lambda: commands.main(given)))
     os.environ["HYDRA_FULL_ERROR"] = "1"  # errors come to us as exceptions; we print the one line
-    code = ended(lambda: launch(list(given)))
+    code = exit_code(lambda: launch(list(given)))
     if code:
         sys.exit(code)
 

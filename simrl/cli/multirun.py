@@ -1,4 +1,7 @@
-"""A sweep of Hydra's: its folder links to its runs, and at its end their rows become one table and one picture."""
+"""A ``-m`` sweep: its folder links to its runs, and at its end their rows become one table and one picture.
+
+Hydra loads this module for every run, so what only a sweep needs is imported where it is used.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,7 @@ from hydra.experimental.callback import Callback
 from omegaconf import DictConfig
 
 from simrl.config.overrides import points_of
-from simrl.model.engine.vllm.compilation import compile_engine
-from simrl.plots.sweep_picture import draw_sweep
-from simrl.runs.tables import read_status
-from simrl.sweep.executors.hydra_jobs import share_compositions
-from simrl.sweep.table import collect_folder
+from simrl.runs.status import read_status
 from simrl.terminal import report
 
 
@@ -64,26 +63,24 @@ class Started:
 
 
 class SweepReport(Callback):
-    """Compiles the engine in the parent before workers start, and collects and draws when they are done."""
+    """Collects and draws the runs of a sweep when its workers are done."""
 
     started: ClassVar[Started | None] = None
-    """For whoever must finish the sweep or clear up if the launcher fails."""
+    """What :mod:`simrl.cli.recovery` needs if the launcher fails."""
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:  # noqa: ARG002
-        """Compile once, here, so that workers load the machine code; forget an earlier sweep in the same folder.
-
-        From here on Hydra composes this sweep's jobs from shared compositions.
-        """
+        """Forget an earlier sweep in the same folder."""
         folder = Path(config.hydra.sweep.dir)
         points = points_of(list(config.hydra.overrides.task))
         SweepReport.started = Started(config, points)
         for mark in (stop_mark(folder), *(link for link in folder.glob("[0-9]*") if link.is_symlink())):
             mark.unlink(missing_ok=True)
-        compile_engine(report)
-        share_compositions()
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:  # noqa: ARG002
         """Collect and draw; leave with exit code 1 if a run failed."""
+        from simrl.plots.sweep_picture import draw_sweep  # noqa: PLC0415
+        from simrl.sweep.table import collect_folder  # noqa: PLC0415
+
         folder = Path(config.hydra.sweep.dir)
         stop_mark(folder).unlink(missing_ok=True)
         try:

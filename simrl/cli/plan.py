@@ -18,32 +18,18 @@ from hydra import initialize_config_dir
 from simrl.cli.commands import answer
 from simrl.config.compose import config_folder
 from simrl.config.overrides import given_values, points_of
-from simrl.config.schema import ConfigError, SimulationConfig
+from simrl.config.schema import ConfigError
 from simrl.runs.output_folder import output_folder
-from simrl.runs.run import run_folder
 from simrl.sweep.estimate import BASES, Estimate, estimate, times_of, wall_s
 from simrl.sweep.executors.job import cores
-from simrl.sweep.grid import Point, configurations, expand
-from simrl.sweep.point_ids import key_of, recall
+from simrl.sweep.grid import Point, expand
+from simrl.sweep.plan import plan_runs
 from simrl.sweep.preflight import N_JOBS
-from simrl.sweep.request import parse, requested
-from simrl.sweep.run_state import state_of
+from simrl.sweep.request import Request, parse, requested
 from simrl.terminal import clock_text
 from simrl.text_table import text_table
 
 STATE_WORDS = {"ok": "cached", "failed": "failed before", "running": "running", "missing": "new"}
-TO_RUN = ("failed before", "new")
-
-
-@dataclass(frozen=True)
-class Request:
-    """What is to be planned."""
-
-    file: str | None
-    points: Sequence[Point]
-    output_dir: Path
-    workers: int
-    resume: bool
 
 
 @dataclass(frozen=True)
@@ -64,23 +50,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
-def request_of(given: Sequence[str]) -> Request:
-    """Return what the command line asks to plan.
+def asked(given: Sequence[str]) -> tuple[Request, list[Point], str | None]:
+    """Return what the command line asks to plan: the request, its points and the sweep file, if there is one.
 
     Raises:
         ConfigError: for what is no sweep.
     """
-    file = "=" not in given[0] or Path(given[0]).is_file()
-    return _of_file(given[0], given[1:]) if file else _of_overrides(given)
-
-
-def _of_file(file: str, given: Sequence[str]) -> Request:
-    asked = parse(given)
-    points = expand(requested(file, asked))
-    return Request(file, points, asked.output_dir, asked.workers or cores(), asked.resume)
-
-
-def _of_overrides(given: Sequence[str]) -> Request:
+    if "=" not in given[0] or Path(given[0]).is_file():
+        request = parse(given[1:])
+        return request, expand(requested(given[0], request)), given[0]
     with initialize_config_dir(config_folder(), version_base="1.3"):
         points = [Point("", tuple(overrides)) for overrides in points_of(list(given))]
     last = given_values(list(given))
@@ -90,45 +68,32 @@ def _of_overrides(given: Sequence[str]) -> Request:
     if not isinstance(resume, bool):
         raise ConfigError("resume", resume, "must be true or false")
     output_dir = output_folder("output_dir", last.get("output_dir", "outputs"))
-    return Request(None, points, output_dir, workers if workers > 0 else cores(), resume)
+    return Request(output_dir=output_dir, workers=workers if workers > 0 else None, resume=resume), points, None
 
 
-def rows_of(request: Request) -> list[Row]:
+def rows_of(request: Request, points: Sequence[Point], file: str | None) -> list[Row]:
     """Return the plan's runs, each once.
 
     Raises:
         ConfigError: for the first point that cannot be simulated.
     """
-    runs = request.output_dir / "runs"
-    known = recall(request.output_dir)
-    ids = [known.get(key_of(point) or "") for point in request.points]
-    states = {name: STATE_WORDS[state_of(runs, name).state] for name in ids if name}
-    if not request.resume:
-        states = dict.fromkeys(states, "new")
-    unknown = [place for place, name in enumerate(ids) if name is None or states[name] in TO_RUN]
-    configs: dict[str, SimulationConfig] = {}
-    for place, config in zip(unknown, _configurations(request, unknown), strict=True):
-        name = run_folder(config, request.output_dir).name
-        ids[place], configs[name] = name, config
-        if name not in states:
-            states[name] = STATE_WORDS[state_of(runs, name).state] if request.resume else "new"
-    times = times_of(runs, {config.framework.name for config in configs.values()})
-    first = {name: point for point, name in reversed(list(zip(request.points, ids, strict=True))) if name}
-    return [
-        Row(first[name], name, states[name], estimate(configs[name], times) if states[name] in TO_RUN else None)
-        for name in dict.fromkeys(ids)
-        if name
-    ]
-
-
-def _configurations(request: Request, places: Sequence[int]) -> list[SimulationConfig]:
-    points = [request.points[place] for place in places]
     try:
-        return configurations(points, request.file or "")
+        plan = plan_runs(points, request.output_dir, file or "", resume=request.resume)
     except ConfigError as error:
-        if request.file is None and isinstance(error.__cause__, Exception):
+        if file is None and isinstance(error.__cause__, Exception):
             raise error.__cause__ from None  # there is no file and no block to name
         raise
+    runs = plan.runs.values()
+    times = times_of(request.output_dir / "runs", {run.config.framework.name for run in runs if run.config})
+    return [
+        Row(
+            run.point,
+            run.run_id,
+            STATE_WORDS[run.state.state],
+            estimate(run.config, times) if run.config and run.state.state != "running" else None,
+        )
+        for run in runs
+    ]
 
 
 def settings_of(rows: Sequence[Row]) -> list[dict[str, str]]:
@@ -151,16 +116,17 @@ def main(options: argparse.Namespace) -> int:
     Raises:
         ConfigError: for what is no sweep or cannot be simulated.
     """
-    request = request_of(options.sweep)
-    rows = rows_of(request)
+    request, points, file = asked(options.sweep)
+    rows = rows_of(request, points, file)
+    workers = request.workers or cores()
     settings = settings_of(rows)
     to_run_s = [row.estimate.wall_s for row in rows if row.estimate]
     total = {
         "runs": len(rows),
         **{state: sum(row.state == state for row in rows) for state in STATE_WORDS.values()},
         "computing_s": sum(to_run_s),
-        "workers": request.workers,
-        "wall_s": wall_s(to_run_s, request.workers),
+        "workers": workers,
+        "wall_s": wall_s(to_run_s, workers),
         "output_dir": str(request.output_dir),
     }
     document = {

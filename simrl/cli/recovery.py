@@ -11,8 +11,8 @@ from simrl.config.compose import own_places
 from simrl.runs.limits import limits_of
 from simrl.runs.lock import release_dead
 from simrl.runs.run import NOT_STARTED
+from simrl.sweep.execute import run_points
 from simrl.sweep.grid import Point
-from simrl.sweep.pool import run_points
 from simrl.terminal import report
 
 

@@ -6,7 +6,7 @@ import argparse
 
 from simrl.cli.commands import answer
 from simrl.cli.run_report import run_report
-from simrl.runs.tables import read_summary
+from simrl.runs.summary import read_summary
 from simrl.timeline.stored_run import find_run, stored_config
 from simrl.timeline.time_breakdown import breakdown_text, time_breakdowns
 

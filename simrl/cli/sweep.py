@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from simrl.cli.commands import answer
-from simrl.cli.exit_code import FAILED, ended
+from simrl.cli.exit_code import FAILED
 from simrl.config.schema import ConfigError
 from simrl.plots.sweep_picture import draw_sweep
 from simrl.runs.run import NOT_STARTED
@@ -28,11 +28,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    """Run, collect and draw a sweep; return 0, 1 if a run failed, 2 for bad input, 130 or 143 when interrupted."""
-    return ended(lambda: _sweep(options))
+    """Run, collect and draw a sweep; return 1 if a run failed.
 
-
-def _sweep(options: argparse.Namespace) -> int:
+    Raises:
+        ConfigError: for a request that cannot be met.
+    """
     request = parse(options.settings)
     stem = Path(options.file).stem
     if "=" in options.file and not Path(options.file).is_file():

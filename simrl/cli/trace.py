@@ -16,7 +16,7 @@ from simrl.model.engine.vllm.observed import ObservedEngine
 from simrl.model.records import Records
 from simrl.model.simulation import simulate
 from simrl.runs.identity import run_id
-from simrl.runs.tables import read_summary
+from simrl.runs.summary import read_summary
 from simrl.terminal import report
 from simrl.timeline.chrome_trace import trace_events, trace_sums, write_trace
 from simrl.timeline.stored_run import find_run, stored_config

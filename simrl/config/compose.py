@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
@@ -20,6 +19,7 @@ from omegaconf.errors import (
 )
 from yaml import MarkedYAMLError  # type: ignore[import-untyped] # what Hydra reads files with
 
+from simrl.config.composition import Composition, Compositions
 from simrl.config.knobs import framework_of, knob_names
 from simrl.config.overrides import check_choice, is_group_choice, raw_value, reason_of, set_value
 from simrl.config.schema import GROUPS, RUN_KEYS, TOP_KEYS, ConfigError, FrameworkConfig, SimulationConfig, brief
@@ -153,16 +153,25 @@ def _misread(error: OverrideParseException) -> str:
     return lines[-1].partition(" expecting ")[0].strip()
 
 
-def compose_point(overrides: list[str], bases: dict[tuple[str, ...], DictConfig]) -> DictConfig:
-    """Compose one point; points with the same group choices share one composition (kept in *bases*).
+def split(overrides: Iterable[str]) -> tuple[tuple[str, ...], list[str]]:
+    """Return the overrides that choose options or touch Hydra, which files answer, and those that set values."""
+    listed = list(overrides)
+    chosen = tuple(override for override in listed if is_group_choice(override))
+    return chosen, [override for override in listed if not is_group_choice(override)]
 
-    Hydra takes 0.2 s to compose, a merge of values 5 ms.
+
+def compose_point(overrides: list[str], compositions: Compositions) -> DictConfig:
+    """Compose one point; points with the same choices share one composition, kept in *compositions*.
+
+    Hydra takes 0.2 s to compose, setting values takes 3 ms.
+
+    Raises:
+        ConfigError: for an override no run can have.
     """
-    chosen = tuple(override for override in overrides if is_group_choice(override))
-    if chosen not in bases:
-        bases[chosen] = _compose_choices(list(chosen))
-    config = copy.deepcopy(bases[chosen])
-    values = [override for override in overrides if not is_group_choice(override)]
+    chosen, values = split(overrides)
+    if chosen not in compositions:
+        compositions[chosen] = Composition(_compose_choices(list(chosen)))
+    config = compositions[chosen].copy()
     for override in OverridesParser.create().parse_overrides(values):
         set_value(config, override)
     return config

@@ -72,12 +72,22 @@ def check_choice(override: Override) -> None:
         raise _refusal(override, f"a run has one {key}, and may choose another: leave out the +")
     elif key == "hydra.searchpath":
         for place in value if isinstance(value, list) else ():
-            folder = Path(str(place).removeprefix("file://"))
-            if str(place).startswith("file:") and not folder.is_dir():
-                raise ConfigError("--config-dir", folder, "no such folder; name one that has a folder for each group")
+            if str(place).startswith("file:"):
+                option_folder(Path(str(place).removeprefix("file://")))
     elif (key in GROUPS or "/" in key) and not _may_be_name(value):
         options = GlobalHydra.instance().config_loader().get_group_options(key)
         raise _refusal(override, f"no such option; {key} has {', '.join(options)}")
+
+
+def option_folder(folder: Path) -> Path:
+    """Return the folder of a user's own options.
+
+    Raises:
+        ConfigError: if there is no such folder.
+    """
+    if not folder.is_dir():
+        raise ConfigError("--config-dir", folder, "no such folder; name one that has a folder for each group")
+    return folder
 
 
 def _may_be_name(value: object) -> bool:

@@ -76,12 +76,12 @@ def trained_levels(records: Records) -> dict[str, np.ndarray]:
     first = np.ones(len(segments), bool)
     first[1:] = segments["trajectory"][1:] != segments["trajectory"][:-1]
     tokens = segments["tokens"] + np.where(first, owner["prompt_tokens"], 0)
-    levels = np.stack([owner["consumed_version"], owner["consumed_version"] - segments["version"]], axis=1)
-    unique, place = np.unique(levels, axis=0, return_inverse=True)
-    place = place.reshape(-1)
+    version, staleness = owner["consumed_version"], owner["consumed_version"] - segments["version"]
+    base = int(staleness.max()) + 1  # one number for both: sorting pairs takes ten times longer
+    unique, place = np.unique(version * base + staleness, return_inverse=True)
     return {
-        "version": unique[:, 0],
-        "staleness": unique[:, 1],
+        "version": unique // base,
+        "staleness": unique % base,
         "trajectories": np.bincount(place, weights=first, minlength=len(unique)).astype(np.int64),
         "tokens": np.bincount(place, weights=tokens, minlength=len(unique)).astype(np.int64),
     }

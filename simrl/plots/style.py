@@ -19,7 +19,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from simrl.config import schema
 from simrl.config.compose import config_folder
-from simrl.runs.tables import whole_file
+from simrl.runs.atomic import atomic_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -225,5 +225,5 @@ def save(figure: Figure, path: Path, *, svg: bool = False) -> None:
         writings.append((path.with_suffix(".svg"), "svg", {"Date": None, "Creator": None}))
     with house_style():
         for target, kind, metadata in writings:
-            with whole_file(target) as aside:
+            with atomic_file(target) as aside:
                 figure.savefig(aside, format=kind, dpi=DPI, metadata=metadata)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from simrl.runs.tables import BATCHES
+from simrl.runs.status import BATCHES
 from simrl.sweep.folder import SweepFolder
 from simrl.sweep.table import set_keys
 

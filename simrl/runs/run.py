@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from simrl.config.schema import SimulationConfig
-from simrl.model.engine.vllm.compilation import compile_engine
-from simrl.model.simulation import simulate
+from simrl.runs.atomic import atomic_folder
 from simrl.runs.identity import run_id
 from simrl.runs.limits import Limits, time_limit
 from simrl.runs.lock import run_lock
-from simrl.runs.tables import STATUS, is_ok, whole_folder, write_records, write_status
+from simrl.runs.status import is_ok, write_status
 
 NOT_STARTED = "not started"
 
@@ -35,6 +34,14 @@ class Outcome:
 def run_folder(config: SimulationConfig, output_dir: str | Path) -> Path:
     """Return the folder of a run's results."""
     return Path(output_dir) / "runs" / run_id(config)
+
+
+def computed_before(config: SimulationConfig, output_dir: str | Path) -> bool:
+    """Return whether a run's complete result is there; if its trace cannot be read, nothing is."""
+    try:
+        return is_ok(run_folder(config, output_dir))
+    except OSError:
+        return False
 
 
 def run(
@@ -87,9 +94,14 @@ def _compute(
     on_try: Callable[[int], None] | None,
 ) -> str | None:
     """Try until the run is whole or no try is left; return the last error."""
+    # what only a run that is computed needs: numba, NumPy
+    from simrl.model.engine.vllm.compilation import load_engine  # noqa: PLC0415
+    from simrl.model.simulation import simulate  # noqa: PLC0415
+    from simrl.runs.tables import write_records  # noqa: PLC0415
+
     if limits.timeout_s is not None:
-        compile_engine()  # a process loads it once: that is not the first run's time
-    with whole_folder(target) as folder:
+        load_engine()  # a process loads it once: that is not the first run's time
+    with atomic_folder(target) as folder:
         if hydra_files:
             (folder / ".hydra").mkdir()
             for file, text in hydra_files.items():
@@ -113,6 +125,3 @@ def _compute(
             trouble = {"traceback": trace} if error else {}
             write_status(folder, **status, **trouble, wall_s=time.monotonic() - started_s)
             return error
-
-
-__all__ = ["NOT_STARTED", "STATUS", "Outcome", "run", "run_folder"]

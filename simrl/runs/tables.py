@@ -1,13 +1,9 @@
-"""A run's files: typed Parquet with units in the schema, written aside and renamed when whole."""
+"""A run's tables: typed Parquet with units in the schema."""
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,22 +14,13 @@ from simrl.config.schema import SimulationConfig
 from simrl.model.clock import NS_PER_S
 from simrl.model.metrics import UNITS, summarise, trained_levels
 from simrl.model.records import FATES, NONE, TRAINED, Batch, Records
+from simrl.runs.status import BATCHES, INSTANCES, SEGMENTS, SUMMARY, TIMELINE, TRAJECTORIES
 from simrl.version import VERSION
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-STATUS = "status.json"
-TABLES = SUMMARY, BATCHES, TRAJECTORIES, TIMELINE, INSTANCES, SEGMENTS = (
-    "summary.parquet",
-    "batches.parquet",
-    "trajectories.parquet",
-    "timeline.parquet",
-    "instances.parquet",
-    "segments.parquet",
-)
-MAGIC = b"PAR1"
-"""What a Parquet file begins and ends with."""
+COMPRESSED_FROM_ROWS = 100
 BATCH_UNITS = {
     "version": "versions",
     "start_s": "s",
@@ -93,18 +80,46 @@ SEGMENT_UNITS = {"trajectory": "row of trajectories.parquet", "version": "rollou
 
 
 def table(columns: dict[str, Any], units: dict[str, str]) -> pa.Table:
-    """Return an Arrow table whose fields carry their unit; masked arrays become nulls."""
+    """Return an Arrow table whose fields carry their unit; masked values become nulls.
+
+    Args:
+        columns: name -> numpy array of numbers, truth values or texts, or a list of equal rows of numbers.
+        units: name -> unit; a name without one has none.
+    """
     import pyarrow as pa  # noqa: PLC0415 - only a process that writes results loads it
 
-    arrays, fields = [], []
-    for name, values in columns.items():
-        if isinstance(values, np.ma.MaskedArray):
-            array = pa.array(values.data, mask=np.ma.getmaskarray(values))
-        else:
-            array = pa.array(values)
-        arrays.append(array)
-        fields.append(pa.field(name, array.type, metadata={"unit": units.get(name, "")}))
-    return pa.table(arrays, schema=pa.schema(fields, metadata={"simrl": VERSION}))
+    arrays = [arrow_array(values) for values in columns.values()]
+    fields = [
+        pa.field(name, array.type, metadata={"unit": units.get(name, "")})
+        for name, array in zip(columns, arrays, strict=True)
+    ]
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields, metadata={"simrl": VERSION}))
+
+
+def arrow_array(values: Any) -> pa.Array:
+    """Return values as Arrow has them, built from their memory: ``pa.array()`` would load pandas, 0.2 s and 60 MB."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    if isinstance(values, list):  # a row holds several numbers
+        parts = arrow_array(np.array([number for row in values for number in row]))
+        return pa.ListArray.from_arrays(arrow_array(np.cumsum([0, *map(len, values)], dtype=np.int32)), parts)
+    count = len(values)
+    known = None
+    if isinstance(values, np.ma.MaskedArray):
+        known, values = _bits(~np.ma.getmaskarray(values)), values.data
+    if values.dtype.kind == "U":
+        texts = [text.encode() for text in values.tolist()]
+        ends = np.cumsum([0, *map(len, texts)], dtype=np.int32)
+        return pa.Array.from_buffers(pa.string(), count, [known, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))])
+    content = _bits(values) if values.dtype == bool else pa.py_buffer(np.ascontiguousarray(values))
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), count, [known, content])
+
+
+def _bits(truths: np.ndarray) -> pa.Buffer:
+    """Return truth values as Arrow packs them."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    return pa.py_buffer(np.packbits(truths, bitorder="little"))
 
 
 def _seconds(nanoseconds: np.ndarray) -> np.ma.MaskedArray:
@@ -242,51 +257,23 @@ def summary_row(config: SimulationConfig, records: Records, run_id: str) -> dict
 
 def summary_column(name: str, value: Any) -> Any:
     """Return a one-row column; a metric that does not exist keeps its type."""
-    if value is not None:
-        return [value]
-    whole = name in ("warmup", "strict_bound")
-    return np.ma.masked_array(np.zeros(1, np.int64 if whole else np.float64), [True])
-
-
-@contextmanager
-def whole_folder(target: Path) -> Iterator[Path]:
-    """Give a folder beside *target* to write to; it becomes *target* when whole and leaves no trace otherwise.
-
-    The run's lock must be held: nobody else may replace *target* meanwhile.
-    """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    aside.chmod(0o755)  # mkdtemp's 0700 would lock out the others on a shared file system
-    try:
-        yield aside
-        if target.exists():
-            replaced = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
-            target.replace(replaced)
-            aside.replace(target)
-            shutil.rmtree(replaced, ignore_errors=True)
-        else:
-            aside.replace(target)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
-
-
-@contextmanager
-def whole_file(target: Path) -> Iterator[Path]:
-    """Give a file beside *target* to write to; it becomes *target* when whole and leaves no trace otherwise."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    aside = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        yield aside
-        aside.replace(target)
-    finally:
-        aside.unlink(missing_ok=True)
+    if value is None:
+        integer = name in ("warmup", "strict_bound")
+        return np.ma.masked_array(np.zeros(1, np.int64 if integer else np.float64), [True])
+    return [value] if isinstance(value, list) else np.array([value])
 
 
 def write_parquet(content: pa.Table, path: Path) -> None:
-    """Write a table; the same rows give the same bytes."""
+    """Write a table; the same rows give the same bytes.
+
+    Dictionaries and statistics of so few rows take longer to write than the rows, and compressing short columns does.
+    """
+    import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
 
-    pq.write_table(content, path, compression="zstd")
+    compression = "zstd" if len(content) >= COMPRESSED_FROM_ROWS else "none"
+    with pa.OSFile(str(path), "wb") as file:  # a path with a colon would be taken for a URI
+        pq.write_table(content, file, compression=compression, use_dictionary=False, write_statistics=False)
 
 
 def write_records(folder: Path, config: SimulationConfig, records: Records, run_id: str) -> dict[str, Any]:
@@ -302,43 +289,3 @@ def write_records(folder: Path, config: SimulationConfig, records: Records, run_
     columns = {name: segments[name] for name in SEGMENT_UNITS}
     write_parquet(table(columns, SEGMENT_UNITS), folder / SEGMENTS)
     return row
-
-
-def write_status(folder: Path, **content: Any) -> None:
-    """Write status.json."""
-    (folder / STATUS).write_text(json.dumps({"simrl": VERSION, **content}, indent=2) + "\n")
-
-
-def read_status(folder: Path) -> dict[str, Any] | None:
-    """Return a run's status, or None if the folder holds no whole run (missing or damaged)."""
-    try:
-        status = json.loads((folder / STATUS).read_text())
-    except (OSError, ValueError):
-        return None
-    if not isinstance(status, dict) or "state" not in status:
-        return None
-    return None if status["state"] == "ok" and not all(_is_parquet(folder / name) for name in TABLES) else status
-
-
-def _is_parquet(file: Path) -> bool:
-    """Return whether a file begins and ends as Parquet does: one that was cut short or overwritten does not."""
-    try:
-        with file.open("rb") as stream:
-            head = stream.read(len(MAGIC))
-            stream.seek(-len(MAGIC), os.SEEK_END)
-            return head == stream.read() == MAGIC
-    except OSError:  # missing, or too short
-        return False
-
-
-def is_ok(folder: Path) -> bool:
-    """Return whether a run's whole result is there."""
-    status = read_status(folder)
-    return status is not None and status["state"] == "ok"
-
-
-def read_summary(folder: Path) -> dict[str, Any]:
-    """Return a run's summary row."""
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
-    return pq.read_table(folder / SUMMARY).to_pylist()[0]  # type: ignore[no-any-return]

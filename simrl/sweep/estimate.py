@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 
 from simrl.config.schema import SimulationConfig
-from simrl.runs.tables import SUMMARY, read_status
+from simrl.runs.status import SUMMARY, read_status
 
 SAMPLED = 20
 """Runs of a framework that are looked at."""

@@ -18,10 +18,12 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError, safe_load  # type: ignore[import-untyped]
 
 from simrl.config.compose import compose_point, config_folder, own_places, typed
+from simrl.config.composition import Compositions
 from simrl.config.overrides import points_of
 from simrl.config.schema import ConfigError
+from simrl.runs.atomic import atomic_file
 from simrl.runs.identity import run_id
-from simrl.runs.tables import STATUS, whole_file
+from simrl.runs.status import STATUS
 from simrl.sweep.grid import Point
 
 RUNS = "runs.json"
@@ -75,7 +77,7 @@ def write_runs(folder: Path, output_dir: Path, points: Sequence[Point], run_ids:
             for point, name in zip(points, run_ids, strict=True)
         ],
     }
-    with whole_file(folder / RUNS) as aside:
+    with atomic_file(folder / RUNS) as aside:
         aside.write_text(json.dumps(content, indent=1) + "\n")
 
 
@@ -166,13 +168,13 @@ def _hydra_sweep(folder: Path) -> SweepFolder:
             jobs = points_of(asked)
         except UNUSABLE:
             jobs = [asked for _ in range(max(links, default=-1) + 1)]
-        bases: dict[tuple[str, ...], Any] = {}
+        compositions: Compositions = {}
         for number, overrides in enumerate(jobs):
             if number in links:
                 name = links[number].name
             else:
                 try:
-                    name = run_id(typed(compose_point([*places, *overrides], bases)))
+                    name = run_id(typed(compose_point([*places, *overrides], compositions)))
                 except UNUSABLE:
                     name = f"#{number}"
             points.append(PlannedRun("", tuple(overrides), name))

@@ -15,22 +15,18 @@ A value is a scalar, a list of values or a range ``first..last``; a list inside 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from pathlib import Path
 from typing import Any
 
-from hydra import initialize_config_dir
-from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped] # what OmegaConf reads files with
 
-from simrl.config.compose import compose_point, config_folder, explain, typed
-from simrl.config.schema import OUTPUT_KEYS, ConfigError, SimulationConfig
-from simrl.model.simulation import prepare
+from simrl.config.schema import OUTPUT_KEYS, ConfigError
 from simrl.runs.limits import Limits, limits_of
 
 KEYS = ("seeds", "run", "fail_fast", "shared", "blocks")
@@ -39,7 +35,6 @@ MOST_POINTS = 1_000_000
 """Points of a sweep: more would fill the memory before the first one runs."""
 BARE = re.compile(r"[A-Za-z0-9_./:+-]+")
 """Text that Hydra's override grammar takes without quotes."""
-SEED_INTERPOLATION = re.compile(r"\$\{[^}]*seed")
 
 
 @dataclass(frozen=True)
@@ -203,59 +198,3 @@ def expand(sweep: Sweep) -> list[Point]:
         check_count(f"{sweep.file}: blocks", name, total)
         points += [Point(name, overrides) for overrides in product(*axes)]
     return list(dict.fromkeys(points))
-
-
-def configurations(points: Sequence[Point], file: str = "sweep") -> list[SimulationConfig]:
-    """Return every point's checked configuration; nothing runs before all of them hold.
-
-    Points that choose the same options share one composition, and points that differ in the seed alone one typed
-    configuration (unless something in it is computed from the seed).
-
-    Raises:
-        ConfigError: for the first point that cannot be simulated.
-    """
-    bases: dict[tuple[str, ...], DictConfig] = {}
-    seedless: dict[tuple[str, ...], SimulationConfig | None] = {}
-    out = []
-    read_traces = set()
-    with initialize_config_dir(config_folder(), version_base="1.3"):
-        for point in points:
-            try:
-                config = _configuration(point.overrides, bases, seedless)
-                trace = config.workload.path if config.workload.law == "trace" else None
-                if trace is None or (trace, config.seed) not in read_traces:
-                    prepare(config)
-                    read_traces.add((trace, config.seed))
-            except (ConfigError, HydraException, OmegaConfBaseException) as error:
-                raise ConfigError(f"{file}: block", point.block, f"{explain(error)} ({_shown(point)})") from error
-            out.append(config)
-    return out
-
-
-def _configuration(
-    overrides: tuple[str, ...],
-    bases: dict[tuple[str, ...], DictConfig],
-    seedless: dict[tuple[str, ...], SimulationConfig | None],
-) -> SimulationConfig:
-    """Compose one point, or take another seed's configuration."""
-    rest, seed = _without_seed(overrides)
-    known = seedless.get(rest)
-    if known is not None and seed is not None:
-        return replace(known, seed=seed)
-    composed = compose_point(list(overrides), bases)
-    config = typed(composed)
-    if rest not in seedless:
-        text = str(OmegaConf.to_container(composed, resolve=False))
-        seedless[rest] = None if SEED_INTERPOLATION.search(text) else config
-    return config
-
-
-def _without_seed(overrides: Iterable[str]) -> tuple[tuple[str, ...], int | None]:
-    """Return the overrides without the seed's, and the seed if it is a plain number."""
-    rest = tuple(override for override in overrides if not override.startswith("seed="))
-    seeds = [override.removeprefix("seed=") for override in overrides if override.startswith("seed=")]
-    return rest, int(seeds[0]) if len(seeds) == 1 and seeds[0].isdecimal() else None
-
-
-def _shown(point: Point) -> str:
-    return " ".join(point.overrides)

@@ -14,8 +14,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 from simrl.config.compose import config_folder
+from simrl.runs.atomic import atomic_file
 from simrl.runs.identity import code_digest
-from simrl.runs.tables import whole_file
 from simrl.sweep.grid import Point
 
 FILE = "point_ids.json"
@@ -55,7 +55,7 @@ def remember(output_dir: Path, known: Mapping[str, str], composed: Iterable[tupl
     if not fresh:
         return
     try:
-        with whole_file(output_dir / FILE) as aside:
+        with atomic_file(output_dir / FILE) as aside:
             aside.write_text(json.dumps({"basis": basis(), "ids": {**known, **fresh}}, indent=0))
     except OSError as error:
         if error.errno != errno.ENOSPC:  # on a full disk the ids are computed again another time

@@ -5,14 +5,12 @@ from __future__ import annotations
 from importlib.util import find_spec
 from shutil import which
 
-from hydra import initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
-from simrl.config.compose import compose_point, config_folder, search_path, typed
+from simrl.config.compose import compose_point
 from simrl.config.overrides import given_values, points_of
 from simrl.config.schema import ConfigError
-from simrl.model.simulation import prepare
 from simrl.runs.limits import limits_of
 from simrl.runs.output_folder import output_folder
 
@@ -21,31 +19,42 @@ N_JOBS, SWEEP_DIR = "hydra.launcher.n_jobs", "hydra.sweep.dir"
 CHDIR, SUBDIR = "hydra.job.chdir", "hydra.sweep.subdir"
 
 
-def check_points(overrides: list[str], config_dir: str | None = None, *, sweeping: bool = True) -> int:
-    """Compose and check every point before anything is written; return how many there are.
+def check_points(overrides: list[str]) -> None:
+    """Check every point of a sweep before anything is written; needs an initialised Hydra.
 
     Raises:
         ConfigError: for the first point that cannot be simulated.
     """
+    from simrl.sweep.configurations import Configurations  # noqa: PLC0415 - a single run whose result is there needs none
+
     check_launcher(overrides)
-    if sweeping:
-        check_folders(overrides)
-    else:
-        check_single(overrides)
-    places = search_path(config_dir) if config_dir else []
+    check_folders(overrides)
     outputs = set()
-    with initialize_config_dir(config_folder(), version_base="1.3"):
-        points = points_of(overrides)
-        bases: dict[tuple[str, ...], DictConfig] = {}
-        for point in points:
-            composed = compose_point([*places, *point], bases)
-            limits_of(composed)
-            outputs.add(check_output(composed))
-            if sweeping and (len(outputs) > 1 or any("${" in output for output in outputs)):
-                hint = "must be one folder for all runs of a sweep; each run has a folder of its own in it"
-                raise ConfigError("output_dir", " and ".join(sorted(outputs)), hint)
-            prepare(typed(composed))
-    return len(points)
+
+    def check_settings(composed: DictConfig) -> None:
+        limits_of(composed)
+        outputs.add(check_output(composed))
+        if len(outputs) > 1 or any("${" in output for output in outputs):
+            hint = "must be one folder for all runs of a sweep; each run has a folder of its own in it"
+            raise ConfigError("output_dir", " and ".join(sorted(outputs)), hint)
+
+    met = Configurations(check_settings)
+    for point in points_of(overrides):
+        met.checked(point)
+
+
+def check_run(overrides: list[str]) -> DictConfig:
+    """Return the configuration of a single run, its settings checked; needs an initialised Hydra.
+
+    Raises:
+        ConfigError: for a list of values, and for what Hydra or :mod:`simrl.runs.limits` refuses.
+    """
+    check_launcher(overrides)
+    check_single(overrides)
+    composed = compose_point(overrides, {})
+    limits_of(composed)
+    check_output(composed)
+    return composed
 
 
 def check_single(overrides: list[str]) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +26,8 @@ from simrl.config.schema import ConfigError
 from simrl.runs.limits import FIELDS
 from simrl.runs.output_folder import output_folder
 from simrl.runs.run import NOT_STARTED, Outcome
+from simrl.sweep.execute import run_points
 from simrl.sweep.grid import Point, Sweep, expand, force, load_sweep, seeds_of
-from simrl.sweep.pool import run_points
 from simrl.terminal import report
 
 KEYS = __doc__.split("\n\n", 1)[1]
@@ -38,15 +38,17 @@ KEYS = __doc__.split("\n\n", 1)[1]
 class Request:
     """What the command line asks for."""
 
-    seeds: tuple[int, ...] | None
-    output_dir: Path
-    workers: int | None
-    resume: bool
-    limits: Mapping[str, Any]
+    seeds: tuple[int, ...] | None = None
+    """Loads that win over the sweep file's."""
+    output_dir: Path = Path("outputs")
+    workers: int | None = None
+    """Processes; one a core if None."""
+    resume: bool = True
+    limits: Mapping[str, Any] = field(default_factory=dict)
     """Fields of :class:`simrl.runs.limits.Limits` that win over the sweep file's."""
-    backend: str
-    ray_address: str
-    settings: Mapping[str, Any]
+    backend: str = "processes"
+    ray_address: str = "local"
+    settings: Mapping[str, Any] = field(default_factory=dict)
     """Configuration keys forced on every block."""
 
 
@@ -76,7 +78,7 @@ def parse(arguments: Sequence[str]) -> Request:
     if "ray.address" in given and backend != "ray":
         raise ConfigError("ray.address", given["ray.address"], "needs backend=ray; say that as well")
     ray_address = str(given.pop("ray.address", "local"))
-    limits = {field: given.pop(key) for key, field in FIELDS.items() if key in given}
+    limits = {name: given.pop(key) for key, name in FIELDS.items() if key in given}
     return Request(seeds, output_dir, workers, resume, limits, backend, ray_address, given)
 
 

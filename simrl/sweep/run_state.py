@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from simrl.runs.lock import STALE_S, is_dead, lock_path, owner_of
-from simrl.runs.tables import read_status
+from simrl.runs.status import read_status
 
 STATES = ("ok", "failed", "running", "missing")
 

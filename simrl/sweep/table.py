@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from simrl.config.schema import GROUPS, RUN_KEYS
 from simrl.model.metrics import UNITS
-from simrl.runs.tables import SUMMARY, is_ok, whole_file, write_parquet
+from simrl.runs.atomic import atomic_file
+from simrl.runs.status import SUMMARY, is_ok
+from simrl.runs.tables import write_parquet
 from simrl.sweep.folder import PlannedRun, SweepFolder, read_folder
 from simrl.terminal import report
 
@@ -172,5 +174,5 @@ def collect_folder(folder: Path, draw: Picture | None = None) -> Collected | Non
 
 
 def _write(content: pa.Table, path: Path) -> None:
-    with whole_file(path) as aside:
+    with atomic_file(path) as aside:
         write_parquet(content, aside)

@@ -19,7 +19,7 @@ from simrl.model.clock import to_s
 from simrl.model.engine.vllm.observed import BUSY, ObservedEngine, Span
 from simrl.model.metrics import trained_levels
 from simrl.model.records import FATES, NONE, TRAINED, UNFINISHED, Records
-from simrl.runs.tables import whole_file
+from simrl.runs.atomic import atomic_file
 
 NS_PER_US = 1000
 Event = dict[str, Any]
@@ -230,7 +230,7 @@ def write_trace(events: Iterable[Event], about: dict[str, Any], path: Path) -> N
         about: what the trace is of; kept beside the events.
         path: the file.
     """
-    with whole_file(path) as aside, aside.open("w", encoding="utf-8") as file:
+    with atomic_file(path) as aside, aside.open("w", encoding="utf-8") as file:
         file.write(f'{{"displayTimeUnit":"ms","otherData":{json.dumps(about)},"traceEvents":[\n')
         lines = (json.dumps(event, separators=(",", ":")) for event in events)
         for number, line in enumerate(lines):

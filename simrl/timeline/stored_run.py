@@ -9,7 +9,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from simrl.config.compose import schema_of, typed
 from simrl.config.schema import GROUPS, ConfigError, SimulationConfig
-from simrl.runs.tables import STATUS, read_status
+from simrl.runs.status import STATUS, read_status
 
 CONFIG = Path(".hydra") / "config.yaml"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from simrl.config.schema import ConfigError
-from simrl.runs.tables import BATCHES, INSTANCES
+from simrl.runs.status import BATCHES, INSTANCES
 
 TRAINER_PARTS = {"waiting": "wait_s", "log-prob": "logprob_s", "update": "update_s", "syncing": "publish_s"}
 INSTANCE_PARTS = {

@@ -16,7 +16,7 @@ from pathlib import Path
 import pandas as pd
 
 import simrl
-from simrl.runs.tables import whole_file
+from simrl.runs.atomic import atomic_file
 from simrl.sweep.executors.worker import interrupts_held
 from simrl.terminal import Progress, report
 from sweeps.collection import LEVELS, SWEEP
@@ -116,7 +116,7 @@ def draw_figures(tables: ArticleTables, folder: Path, pool: Executor) -> Drawn:
                 progress.step(failed=drawn[name] is None)
             progress.end()
         finally:  # after Ctrl-C too: what is drawn by then is not drawn again
-            with whole_file(target / DIGEST) as aside:
+            with atomic_file(target / DIGEST) as aside:
                 aside.write_text(json.dumps(drawn, indent=1))
     figures = {name: target / f"{name}.png" for name in order if drawn[name] == digest}
     return Drawn(figures, [name for name in order if drawn[name] is None])

@@ -17,10 +17,10 @@ from pathlib import Path
 
 
 class Sabotage(importlib.abc.MetaPathFinder):
-    """Replaces simrl.runs.run.simulate when that module is imported."""
+    """Replaces simrl.model.simulation.simulate when that module is imported."""
 
     def find_spec(self, name, path, target=None):  # noqa: D102
-        if name != "simrl.runs.run":
+        if name != "simrl.model.simulation":
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         load = spec.loader.exec_module

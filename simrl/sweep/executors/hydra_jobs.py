@@ -1,58 +1,59 @@
-"""Compose the jobs of a Hydra sweep: those with the same choices share one composition, only their values differ.
+"""Compose Hydra's jobs: those with the same choices share one composition, only their values differ.
 
-Hydra itself composes every job from its files twice (before the launcher starts, and where the job runs), each time
-0.2 s of CPU, more than a default run takes.
+Hydra itself composes every job from its files two or three times (to learn the mode, before the launcher starts, and
+where the job runs), each time 0.2 s of CPU, more than a default run takes.
 """
 
 from __future__ import annotations
 
-import copy
+import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
+from hydra import version
 from hydra._internal.config_loader_impl import ConfigLoaderImpl, get_overrides_dirname
+from hydra._internal.hydra import Hydra
+from hydra._internal.utils import create_config_search_path
 from hydra.core.config_loader import ConfigLoader
+from hydra.core.config_search_path import SearchPathQuery
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.object_type import ObjectType
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from omegaconf import DictConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig, OmegaConf
 
-from simrl.config.overrides import is_group_choice
+from simrl.config.compose import config_folder, split
+from simrl.config.composition import Composition, Compositions
+from simrl.config.overrides import option_folder
 
 if TYPE_CHECKING:
     from hydra.core.config_search_path import ConfigSearchPath
     from hydra.plugins.config_source import ConfigSource
-    from hydra.types import RunMode
 
-_compositions: dict[tuple[str, ...], DictConfig] = {}
-"""By sweep and choices. A process's own: a launcher hands every job its own copy of the loader, and a worker does many
-jobs."""
+MODE = "hydra.mode="
+"""Changes nothing else in a composition, so jobs with and without it share one."""
+_loaders: dict[str, SharedComposition] = {}
+"""A worker's own, by token: a launcher hands every job a copy of the loader, and a worker does many jobs."""
 
 
 class SharedComposition(ConfigLoader):
-    """Hydra's loader, but for the jobs of a sweep, which it composes once for each choice of groups."""
+    """Hydra's loader, but for jobs, which it composes once for each choice of groups."""
 
     def __init__(self, loader: ConfigLoader):
-        """Stand before *loader* for one sweep."""
+        """Stand before *loader*."""
         self.loader = loader
-        self.sweep = token_hex(8)
+        self.token = token_hex(8)
+        self.compositions: Compositions = {}
+        self._pickled: bytes | None = None
 
-    def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
-        """Return what Hydra would compose for a job."""
-        choices = [override for override in sweep_overrides if is_group_choice(override)]
-        if any(choice[0] in "+~" for choice in choices):  # whose order among the values matters
-            return self.loader.load_sweep_config(master_config, sweep_overrides)
-        key = (self.sweep, *choices)
-        if key not in _compositions:
-            _compositions[key] = self.loader.load_sweep_config(master_config, choices)
-        config = copy.deepcopy(_compositions[key])
-        parsed = OverridesParser.create().parse_overrides(sweep_overrides)
-        values = [override for override in parsed if not is_group_choice(str(override.input_line))]
-        ConfigLoaderImpl._apply_overrides_to_config(values, config)  # noqa: SLF001 - as Hydra does, to the letter
-        own = [override for override in parsed if not override.is_hydra_override()]
-        config.hydra.overrides.task = [override.input_line for override in own]
-        config.hydra.job.override_dirname = get_overrides_dirname(own, **config.hydra.job.config.override_dirname)
-        return config
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the loader once for all jobs; compositions stay here."""
+        if self._pickled is None:
+            self._pickled = pickle.dumps(self.loader)
+        return _unpickled, (self.token, self._pickled)
 
     def load_configuration(
         self,
@@ -62,8 +63,34 @@ class SharedComposition(ConfigLoader):
         from_shell: bool = True,
         validate_sweep_overrides: bool = True,
     ) -> DictConfig:
-        """Do as Hydra does."""
-        return self.loader.load_configuration(config_name, overrides, run_mode, from_shell, validate_sweep_overrides)
+        """Return what Hydra would compose."""
+        choices, _ = split(override for override in overrides if not override.startswith(MODE))
+        # the order of what is added or removed and of values matters
+        if run_mode != RunMode.RUN or any(choice[0] in "+~" for choice in choices):
+            return self.loader.load_configuration(
+                config_name, overrides, run_mode, from_shell, validate_sweep_overrides
+            )
+        if choices not in self.compositions:
+            composed = self.loader.load_configuration(config_name, list(choices), run_mode, from_shell)
+            self.compositions[choices] = Composition(composed)
+        config = self.compositions[choices].copy()
+        parsed = OverridesParser.create().parse_overrides(overrides)
+        if validate_sweep_overrides:
+            ConfigLoaderImpl.validate_sweep_overrides_legal(parsed, run_mode, from_shell)
+        values = [override for override in parsed if str(override.input_line) not in choices]
+        ConfigLoaderImpl._apply_overrides_to_config(values, config)  # noqa: SLF001 - as Hydra does, to the letter
+        own = [override for override in parsed if not override.is_hydra_override()]
+        config.hydra.overrides.task = [override.input_line for override in own]
+        config.hydra.overrides.hydra = [override.input_line for override in parsed if override.is_hydra_override()]
+        config.hydra.job.override_dirname = get_overrides_dirname(own, **config.hydra.job.config.override_dirname)
+        return config
+
+    def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
+        """Return what Hydra would compose for a job of a sweep."""
+        overrides = [*map(str, master_config.hydra.overrides.hydra), *sweep_overrides]
+        config = self.load_configuration(str(master_config.hydra.job.config_name), overrides, RunMode.RUN)
+        OmegaConf.copy_cache(from_config=master_config, to_config=config)
+        return config
 
     def get_search_path(self) -> ConfigSearchPath:
         """Do as Hydra does."""
@@ -92,8 +119,30 @@ class SharedComposition(ConfigLoader):
         return self.loader.compute_defaults_list(config_name, overrides, run_mode)
 
 
-def share_compositions() -> None:
-    """Let the sweep that Hydra is about to start, whatever its launcher, share compositions."""
-    hydra = GlobalHydra.instance().hydra
-    assert hydra is not None
+def _unpickled(token: str, loader: bytes) -> SharedComposition:
+    if token not in _loaders:
+        _loaders[token] = SharedComposition(pickle.loads(loader))  # noqa: S301 - ours
+    return _loaders[token]
+
+
+@contextmanager
+def hydra_started(config_dir: str | None) -> Iterator[Hydra]:
+    """Start the Hydra that ``hydra.main`` would start, but with one composition for the check and the job.
+
+    Args:
+        config_dir: the user's own options, what ``--config-dir`` says.
+
+    Raises:
+        ConfigError: if there is no such folder.
+    """
+    version.setbase("1.3")
+    places = create_config_search_path(config_folder())
+    if config_dir is not None:
+        folder = option_folder(Path(config_dir).absolute())
+        places.prepend("command-line", f"file://{folder}", SearchPathQuery(provider="schema", path=None))
+    hydra = Hydra.create_main_hydra2("simrl", places)
     hydra.config_loader = SharedComposition(hydra.config_loader)
+    try:
+        yield hydra
+    finally:
+        GlobalHydra.instance().clear()

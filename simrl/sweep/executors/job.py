@@ -8,14 +8,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from yaml import safe_dump  # type: ignore[import-untyped]
-
 from simrl.config.compose import plain
 from simrl.config.schema import SimulationConfig
+from simrl.config.yaml_text import plain_yaml_text
+from simrl.runs.atomic import atomic_folder
 from simrl.runs.limits import Limits
 from simrl.runs.lock import run_lock
 from simrl.runs.run import Outcome, run
-from simrl.runs.tables import is_ok, whole_folder, write_status
+from simrl.runs.status import is_ok, write_status
 
 DIED = "WorkerDiedError: the process that ran it was killed (out of memory, or a crash in native code)"
 
@@ -46,8 +46,8 @@ def compute(job: Job, on_try: Callable[[int], None] | None = None) -> Outcome:
 
     def files() -> dict[str, str]:
         return {
-            "config.yaml": safe_dump(plain(job.config), sort_keys=False),
-            "overrides.yaml": safe_dump(list(job.overrides)),
+            "config.yaml": plain_yaml_text(plain(job.config)),
+            "overrides.yaml": plain_yaml_text(list(job.overrides)),
         }
 
     outcome = run(
@@ -71,7 +71,7 @@ def failed(job: Job, error: str, attempts: int = 1) -> Outcome:
     with suppress(OSError), run_lock(job.folder):
         if is_ok(job.folder) and job.resume:  # another process has computed it meanwhile
             return Outcome(job.folder.name, job.folder, "ok", cached=True)
-        with whole_folder(job.folder) as folder:
+        with atomic_folder(job.folder) as folder:
             status = {"state": "failed", "run_id": job.folder.name, "error": error, "attempts": attempts}
             write_status(folder, **status, traceback=None, wall_s=None)
     return Outcome(job.folder.name, job.folder, "failed", cached=False, error=error)

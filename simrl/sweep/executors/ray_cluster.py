@@ -20,7 +20,7 @@ from typing import Any
 from simrl.config.schema import ConfigError
 from simrl.runs.lock import release_dead
 from simrl.runs.run import Outcome
-from simrl.runs.tables import read_status
+from simrl.runs.status import read_status
 from simrl.sweep.executors.job import DIED, Job, compute, cores, failed
 from simrl.terminal import Progress
 

@@ -11,6 +11,8 @@ from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
 from typing import Generic, NoReturn, TypeVar
 
+from simrl.sweep.executors.orphan import end_with_parent
+
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 Work = Callable[[Task, Callable[[int], None]], Result]
@@ -48,19 +50,19 @@ class Worker(Generic[Task, Result]):
             self.pipe.send(task)
 
     def answer(self) -> Result | str | None:
-        """Read what the process says: its task's result, the error it ended with, or None if a try of it has begun.
+        """Read the process's message: its task's result, the error it ended with, or None if a try of it has begun.
 
         Raises:
-            DiedError: if it says nothing any more.
+            DiedError: if the process is gone.
         """
         try:
-            said = self.pipe.recv()
+            message = self.pipe.recv()
         except (EOFError, OSError) as error:
             raise DiedError from error
-        if isinstance(said, int):
-            self.tries, self.try_began_s = said, time.monotonic()
+        if isinstance(message, int):
+            self.tries, self.try_began_s = message, time.monotonic()
             return None
-        return said  # type: ignore[no-any-return]
+        return message  # type: ignore[no-any-return]
 
     def kill(self) -> None:
         """End the process at once; it leaves what it has written."""
@@ -85,14 +87,15 @@ class Worker(Generic[Task, Result]):
 def _serve(pipe: Connection, work: Work[Task, Result]) -> None:
     """Do tasks until the pipe ends; a worker's whole life."""
     signal.signal(signal.SIGTERM, _leave)
+    end_with_parent()
     with suppress(EOFError, OSError):  # the parent is gone, or has no more work
         while True:
             task = pipe.recv()
             try:
-                said: Result | str = work(task, pipe.send)
+                message: Result | str = work(task, pipe.send)
             except Exception as error:  # as text: not every exception survives the pipe
-                said = f"{type(error).__name__}: {error}"
-            pipe.send(said)
+                message = f"{type(error).__name__}: {error}"
+            pipe.send(message)
 
 
 def _leave(*_: object) -> NoReturn:

@@ -8,23 +8,22 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import Any
 
 from numba import boolean, int64, typeof
 
 from simrl.config.schema import EngineCosts
 from simrl.model.engine.vllm import scheduler, stretch
-from simrl.model.engine.vllm.compiled import CACHE_FOLDER
+from simrl.model.engine.vllm.compiled import CACHE_FOLDER, remove_old_caches, stamp
 from simrl.model.engine.vllm.engine import Engine, EngineOptions, build_state
 
 PARTS = ("stretch", "iteration")
 """Of about the same length. What one needs late, the other has put into the cache by then; if not, it is compiled twice
 and the same."""
 LONG_S = 2.0
-"""What takes longer is told."""
-WHOLE = Path(CACHE_FOLDER) / "whole"
-"""Stands in the cache when all of the engine is there."""
+"""What takes longer is reported."""
+COMPLETE = CACHE_FOLDER / f"complete-{stamp()}"
+"""Stands in the cache when it holds all of the engine for these files, as Numba will look for it."""
 
 
 def calls_of(part: str) -> list[tuple[Any, tuple[Any, ...]]]:
@@ -51,9 +50,9 @@ def calls_of(part: str) -> list[tuple[Any, tuple[Any, ...]]]:
 def compiling_ahead() -> Iterator[Sequence[subprocess.Popen[bytes]]]:
     """Compile the parts in processes beside this one while the block runs; hand what is given to compile_engine().
 
-    Nothing starts if the cache is whole; what still runs at the block's end is stopped.
+    Nothing starts if the cache is complete; what still runs at the block's end is stopped.
     """
-    parts = [] if WHOLE.exists() else [_compiler(name) for name in PARTS]
+    parts = [] if COMPLETE.exists() else [_compiler(name) for name in PARTS]
     try:
         yield parts
     finally:
@@ -68,23 +67,32 @@ def _compiler(part: str) -> subprocess.Popen[bytes]:
 
 
 def compile_engine(
-    report: Callable[[str], object] | None = None, ahead: Sequence[subprocess.Popen[bytes]] = ()
+    report: Callable[[str], object] = lambda _: None, ahead: Sequence[subprocess.Popen[bytes]] = ()
 ) -> float:
-    """Compile the engine, or load it from the cache, by running a tiny case; return the seconds it took.
+    """Compile the engine unless the cache holds it; return the seconds it took.
 
     Args:
         report: called with one line if it takes more than two seconds.
         ahead: the processes of :func:`compiling_ahead`.
     """
-    started = time.monotonic()
-    doing = (
-        "loading the rollout engine ..." if WHOLE.exists() else "compiling the rollout engine (once; it is cached) ..."
-    )
-    timer = threading.Timer(LONG_S, report or (lambda _: None), [doing])
+    if COMPLETE.exists():
+        return 0.0
+    started_s = time.monotonic()
+    timer = threading.Timer(LONG_S, report, ["compiling the rollout engine (once; it is cached) ..."])
     timer.daemon = True
     timer.start()
     for part in ahead:
         part.wait()
+    load_engine()
+    timer.cancel()
+    with suppress(OSError):  # a cache that was cleared meanwhile
+        COMPLETE.touch()
+        remove_old_caches(CACHE_FOLDER)
+    return time.monotonic() - started_s
+
+
+def load_engine() -> None:
+    """Load the engine from the cache, or compile what is not there, by running a tiny case."""
     for caching in (False, True):
         options = EngineOptions(blocks=64, prefix_caching=caching, max_model_len=512, sample_every_ns=1_000_000)
         engine = Engine(options, EngineCosts(1e-3, 0, 0, 0, 0, 0))
@@ -99,10 +107,6 @@ def compile_engine(
         engine.drop_kv_in_place()
         engine.set_version(1, 0)
         engine.abort(1)
-    timer.cancel()
-    with suppress(OSError):  # a cache that was cleared meanwhile
-        WHOLE.touch()
-    return time.monotonic() - started
 
 
 if __name__ == "__main__":

@@ -1,0 +1,94 @@
+"""From a sweep's points to checked configurations, each part of the work done once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from hydra import initialize_config_dir
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from simrl.config.compose import compose_point, config_folder, explain, typed
+from simrl.config.composition import Compositions
+from simrl.config.schema import ConfigError, SimulationConfig
+from simrl.model.feasibility import check
+from simrl.model.workload import Workload, build_workload
+from simrl.sweep.grid import Point
+
+SEED_INTERPOLATION = re.compile(r"\$\{[^}]*seed")
+
+
+class Configurations:
+    """The configurations met so far.
+
+    Points that choose the same options share one composition, and points that differ in the seed alone one typed
+    configuration (unless something in it is computed from the seed).
+    """
+
+    def __init__(self, check_composed: Callable[[DictConfig], object] = lambda _: None):
+        """Begin with none; *check_composed* is called with each composed configuration before it is typed."""
+        self._check_composed = check_composed
+        self._compositions: Compositions = {}
+        self._seedless: dict[tuple[str, ...], SimulationConfig | None] = {}
+        self._traces: dict[str, Workload] = {}
+
+    def checked(self, overrides: Sequence[str]) -> SimulationConfig:
+        """Return the configuration of one point that can be simulated; needs an initialised Hydra.
+
+        Raises:
+            ConfigError: if it cannot.
+        """
+        config = self._typed(overrides)
+        check(config, self._workload(config))
+        return config
+
+    def _workload(self, config: SimulationConfig) -> Workload:
+        """Build a point's workload; a trace is read once."""
+        given = (config.workload, config.seed, config.groups_per_batch, config.group_size)
+        if config.workload.law != "trace":
+            return build_workload(*given)
+        if repr(given) not in self._traces:
+            self._traces[repr(given)] = build_workload(*given)
+        return self._traces[repr(given)]
+
+    def _typed(self, overrides: Sequence[str]) -> SimulationConfig:
+        """Compose one point, or take another seed's configuration."""
+        rest, seed = _without_seed(overrides)
+        known = self._seedless.get(rest)
+        if known is not None and seed is not None:
+            return replace(known, seed=seed)
+        composed = compose_point(list(overrides), self._compositions)
+        self._check_composed(composed)
+        config = typed(composed)
+        if rest not in self._seedless:
+            text = str(OmegaConf.to_container(composed, resolve=False))
+            self._seedless[rest] = None if SEED_INTERPOLATION.search(text) else config
+        return config
+
+
+def configurations(points: Sequence[Point], file: str = "sweep") -> list[SimulationConfig]:
+    """Return every point's checked configuration; nothing runs before all of them hold.
+
+    Raises:
+        ConfigError: for the first point that cannot be simulated.
+    """
+    met = Configurations()
+    out = []
+    with initialize_config_dir(config_folder(), version_base="1.3"):
+        for point in points:
+            try:
+                out.append(met.checked(point.overrides))
+            except (ConfigError, HydraException, OmegaConfBaseException) as error:
+                shown = " ".join(point.overrides)
+                raise ConfigError(f"{file}: block", point.block, f"{explain(error)} ({shown})") from error
+    return out
+
+
+def _without_seed(overrides: Iterable[str]) -> tuple[tuple[str, ...], int | None]:
+    """Return the overrides without the seed's, and the seed if it is a plain number."""
+    rest = tuple(override for override in overrides if not override.startswith("seed="))
+    seeds = [override.removeprefix("seed=") for override in overrides if override.startswith("seed=")]
+    return rest, int(seeds[0]) if len(seeds) == 1 and seeds[0].isdecimal() else None
