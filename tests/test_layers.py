@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from simrl.cli.commands import NAMES
+from simrl.model.control.rule_names import RULES
 from tests.import_graph import Graph, circles, import_graph, imported_names, modules_in, named_in, reachable
 
 ROOT = Path(__file__).parent.parent
@@ -131,9 +132,13 @@ def names_twice(modules: Mapping[str, Path]) -> dict[str, list[str]]:
     return {name: sorted(paths) for name, paths in bearers.items() if len(paths) > 1 and name not in TWICE}
 
 
-def configuration_texts() -> list[str]:
-    """Return the files that name modules as text."""
-    return [file.read_text(encoding="utf-8") for file in (*(ROOT / "conf").rglob("*.yaml"), ROOT / "pyproject.toml")]
+def texts_that_name_modules() -> list[str]:
+    """Return what names modules as text: configuration files, and the import paths of the rules they choose from."""
+    files = (*(ROOT / "conf").rglob("*.yaml"), ROOT / "pyproject.toml")
+    return [
+        *(file.read_text(encoding="utf-8") for file in files),
+        *(" ".join(named.values()) for named in RULES.values()),
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +176,7 @@ def test_statistics_have_one_place(modules: dict[str, Path]) -> None:
 def test_no_module_is_left_over(modules: dict[str, Path]) -> None:
     """Every module serves a command, the public API, the article or the docs; tests do not count."""
     users = {**modules_in(ROOT, "docs", "notebooks"), **modules}
-    starts = {*STARTS, *named_in(configuration_texts(), modules), *(users.keys() - modules.keys())}
+    starts = {*STARTS, *named_in(texts_that_name_modules(), modules), *(users.keys() - modules.keys())}
     found = reachable(import_graph(users), starts)
     packages = {name for name, file in modules.items() if file.name == "__init__.py"}
     assert modules.keys() - found - packages == set()
