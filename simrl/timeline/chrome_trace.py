@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import heapq
 import json
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
@@ -20,6 +19,7 @@ from simrl.model.clock import to_s
 from simrl.model.engine.vllm.observed import BUSY, ObservedEngine, Span
 from simrl.model.metrics import trained_levels
 from simrl.model.records import FATES, NONE, TRAINED, UNFINISHED, Records
+from simrl.runs.atomic import atomic_file
 
 NS_PER_US = 1000
 Event = dict[str, Any]
@@ -223,23 +223,16 @@ def trace_sums(events: Iterable[Event]) -> dict[str, Any]:
 
 
 def write_trace(events: Iterable[Event], about: dict[str, Any], path: Path) -> None:
-    """Write *events*, one a line, to *path*: whole or not at all.
+    """Write *events*, one a line, to *path*, which appears when it is complete.
 
     Args:
         events: the events.
         about: what the trace is of; kept beside the events.
         path: the file.
     """
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        aside = Path(file.name)
-        try:
-            file.write(f'{{"displayTimeUnit":"ms","otherData":{json.dumps(about)},"traceEvents":[\n')
-            lines = (json.dumps(event, separators=(",", ":")) for event in events)
-            for number, line in enumerate(lines):
-                file.write(f",\n{line}" if number else line)
-            file.write("\n]}\n")
-        except BaseException:
-            aside.unlink()
-            raise
-    aside.chmod(0o644)  # a temporary file is its owner's alone
-    aside.replace(path)
+    with atomic_file(path) as aside, aside.open("w") as file:
+        file.write(f'{{"displayTimeUnit":"ms","otherData":{json.dumps(about)},"traceEvents":[\n')
+        lines = (json.dumps(event, separators=(",", ":")) for event in events)
+        for number, line in enumerate(lines):
+            file.write(f",\n{line}" if number else line)
+        file.write("\n]}\n")
