@@ -132,9 +132,7 @@ def test_a_call_for_a_batch(case: dict[str, Any]) -> None:
         following = FollowRecordedTies(rules.sampling, samples, version_of_stamp_0=-case["global_steps"])
         full = VersionQuota(ahead=0, start_groups=len(case["pool"]), give_back=True)
         ends = [entry.get("t_end", NEVER) for entry in case["pool"]] + [after for after, _ in case["refill_groups"]]
-        played = stage(
-            framework, Rules(full, rules.cancellation, following), case["batch"], ticks=ends, polls=True
-        )
+        played = stage(framework, Rules(full, rules.cancellation, following), case["batch"], ticks=ends, polls=True)
         fill_pool(case, played, following.failed)
         submitted = len(played.ledger.entries)
         played.env.run(until=played.control.next_batch())
