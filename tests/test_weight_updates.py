@@ -10,7 +10,7 @@ from tests.worked_run import S, costs, segments_of, worked
 
 ONE_ENDS = [(8, [2]), (10, [20]), (8, [30])]
 """The first group is trained from 2 s on; the second, 10 + 7 tokens at 7 s, is trained next."""
-IN_CHUNKS = [(1, [1]), (64, [4])]
+IN_CHUNKS = [(1, [1]), (64, [4]), (64, [50])]
 SIXTEEN_TOKENS = {"max_num_batched_tokens": 16, "max_num_seqs": 16}
 """With 16 tokens an iteration the second prompt is computed in five: 15, 31, 47, 63 and 64 tokens after 1 to 5 s."""
 
