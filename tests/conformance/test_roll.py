@@ -6,7 +6,6 @@ from math import ceil
 from typing import Any
 
 import pytest
-from simrl.model.control.control import Control
 
 from simrl.model.control.admission.quota_and_extras import QuotaAndExtras
 from simrl.model.control.ledger import CANCELLED, RUNNING, Group, Ledger
