@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from simrl.model.control.admission import (
-    BatchPermits,
-    BufferPermits,
-    HeldPermits,
-    QuotaAndExtras,
-    RunningWindow,
-    VersionQuota,
-)
+from simrl.model.control.admission.batch_permits import BatchPermits
+from simrl.model.control.admission.buffer_permits import BufferPermits
+from simrl.model.control.admission.held_permits import HeldPermits
+from simrl.model.control.admission.quota_and_extras import QuotaAndExtras
+from simrl.model.control.admission.running_window import RunningWindow
+from simrl.model.control.admission.version_quota import VersionQuota
 from simrl.model.control.deadline import Backlog, MostUrgent
 from simrl.model.control.ledger import Group, Ledger
 from simrl.model.control.psrl import Reservations
-from simrl.model.control.sampling import OldestFirst, VersionByVersion
+from simrl.model.control.sampling.oldest_first import OldestFirst
+from simrl.model.control.sampling.version_by_version import VersionByVersion
 
 
 def ledger_of(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from simrl.model.control.admission import BufferPermits
+from simrl.model.control.admission.buffer_permits import BufferPermits
 from simrl.model.control.ledger import Ledger
 from tests.worked_run import S, worked
 
