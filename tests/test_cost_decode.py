@@ -132,16 +132,32 @@ def test_eager_mode_explains_small_eager_batches():
     assert -0.30 < large.mean() < -0.10
 
 
-def test_h20_with_several_ranks():
-    """Dense 32B on H20 at TP2 and TP4 (PSRL 2026, not fitted): within 10 % in the mean, context term within 20 %."""
-    card = CARD("h20")
-    for ranks in (2, 4):
-        measured = card.measured[f"qwen2_5_32b_tp{ranks}"]
-        requests, seconds = np.array(measured.decode_points).T
-        derived = decode_linear_s(card, shape("qwen2_5_32b"), engines(ranks), requests)
-        assert np.abs(derived / seconds - 1).mean() < 0.10
-        context_s = decode_per_context_token_s(card, shape("qwen2_5_32b"), engines(ranks))
-        assert context_s == pytest.approx(measured.decode_per_context_token_s, rel=0.20)
+# PSRL 2026-07 (vLLM 0.18.2, card inferred to be an H20): medians without attention, the fit's constant attention time
+# and its time of a token of context; R1-Distill-Qwen-32B at 1, 2, 4, ... requests
+H20_DENSE = {
+    2: ((11.865, 11.893, 11.949, 12.214, 12.658, 13.933), 1.068, 90.3),
+    4: ((7.304, 7.330, 7.388, 7.596, 7.989, 8.864, 12.176), 1.093, 42.5),
+}
+
+
+@pytest.mark.parametrize("ranks", H20_DENSE)
+def test_h20_with_several_ranks(ranks):
+    """Dense 32B on H20 at TP2 and TP4, not fitted: within 10 % in the mean, the context term within 20 %."""
+    medians, constant, context_ns = H20_DENSE[ranks]
+    measured_s = (np.array(medians) + constant) / 1e3
+    requests = 2 ** np.arange(len(medians))
+    derived_s = decode_linear_s(CARD("h20"), shape("qwen2_5_32b"), engines(ranks), requests)
+    assert np.abs(derived_s / measured_s - 1).mean() < 0.10
+    context_s = decode_per_context_token_s(CARD("h20"), shape("qwen2_5_32b"), engines(ranks))
+    assert context_s * 1e9 == pytest.approx(context_ns, rel=0.20)
+
+
+def test_experts_on_h20_are_measured_because_the_formula_is_slow():
+    """Qwen3-30B-A3B at TP2: the derived time is 25 to 80 % above PSRL's, whose table stands in the file."""
+    table = CARD("h20").measured["qwen3_30b_a3b_tp2"].decode_points
+    requests, measured_s = np.array(table).T
+    slow = decode_linear_s(CARD("h20"), shape("qwen3_30b_a3b"), engines(2), requests) / measured_s
+    assert ((slow > 1.2) & (slow < 1.8)).all()
 
 
 # --- rules
@@ -234,8 +250,5 @@ def test_allreduces_grow_with_the_message_and_the_network():
 
 def test_a_card_without_a_table_is_estimated_from_its_link():
     """Without measured all-reduces, a third of the link's rate and 5 us stand in."""
-    bare = replace(
-        CARD("h100"),
-        iteration=replace(CARD("h100").iteration, allreduce_2_s=[], allreduce_4_s=[], allreduce_8_s=[]),
-    )
+    bare = replace(CARD("h100"), iteration=replace(CARD("h100").iteration, allreduce_table=None))
     assert float(allreduce_s(bare, 4, 1e6)) == pytest.approx(5e-6 + 2e6 / 150e9)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from simrl.config.schema import ConfigError
+from simrl.model.cost.engine_switch import KV_SWITCH_S, sleep_s, wake_s
 from simrl.model.cost.weight_sync import RATES, weight_sync_s
 from tests.cost_files import model, trainer
 from tests.cost_shapes import CARD, shape
@@ -137,3 +138,14 @@ def test_every_backend_has_a_rate():
         assert sync_s("h100", "qwen3_8b", weight_sync_backend=backend) > 0
     with pytest.raises(ConfigError, match="weight_sync_backend=carrier: must be one of nccl, checkpoint_engine"):
         trainer("fsdp", weight_sync_backend="carrier")
+
+
+@pytest.mark.parametrize(("gigabytes", "level", "measured_s"), [(1.2, 1, 0.26), (8.3, 1, 0.82), (1.2, 2, 0.85)])
+def test_waking_an_engine(gigabytes, level, measured_s):
+    """So long vLLM took to wake on A100; the KV cache is counted apart."""
+    assert wake_s(gigabytes * 1e9, level) - KV_SWITCH_S == pytest.approx(measured_s, rel=0.05)
+
+
+def test_an_engine_that_gets_new_weights_anyway_only_allocates():
+    """Waking for a weight sync costs the KV cache alone, as sleeping does."""
+    assert wake_s(0, 2) == sleep_s() == KV_SWITCH_S

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from simrl.config.schema import (
@@ -31,6 +31,7 @@ PROVENANCES = ("measured", "derived", "assumed")
 TRAINER_BACKENDS = ("fsdp", "megatron")
 BALANCES = ("verl_v1", "verl_legacy", "per_mini_batch", "round_robin")
 SYNC_BACKENDS = ("nccl", "checkpoint_engine", "cuda_ipc", "disk", "rpc")
+ALLREDUCE_TABLES = ("a100", "h100", "h200", "b200", "l40s")
 STACKS = ("vllm", "sglang")
 PRECISIONS = ("bf16", "fp8")
 FOLDER_NAME = re.compile(r"\w[\w.-]{0,99}")
@@ -105,22 +106,28 @@ def check_costs(costs: EngineCosts) -> None:
     at_least("costs.prefill_per_token_s", costs.prefill_per_token_s, 0)
     at_least("costs.prefill_per_token_context_s", costs.prefill_per_token_context_s, 0)
     at_least("costs.prefill_base_s", costs.prefill_base_s, 0)
-    points = costs.decode_points
-    if not all(len(point) == 2 and point[0] >= 1 and 0 <= point[1] < inf for point in points) or any(
-        before[0] >= after[0] for before, after in pairwise(points)
+    check_points(costs.decode_points)
+
+
+def check_points(points: list[Any]) -> None:
+    """Refuse what is no table of times by numbers of requests."""
+    pairs = [point for point in points if isinstance(point, list) and len(point) == 2]
+    if (
+        len(pairs) < len(points)
+        or not all(isinstance(number, int | float) for pair in pairs for number in pair)
+        or not all(requests >= 1 and 0 <= seconds < inf for requests, seconds in pairs)
+        or not all(before[0] < after[0] < inf for before, after in pairwise(pairs))
     ):
         raise ConfigError("costs.decode_points", points, "must be [[requests, s], ...] with requests from 1 and rising")
 
 
 def check_iteration_rates(rates: IterationRates) -> None:
-    """Refuse efficiencies that are no shares, and a table of all-reduces without ranks or times."""
+    """Refuse efficiencies that are no shares, and all-reduces nobody measured."""
     for key in ("weight_efficiency", "kv_efficiency", "gemm_efficiency", "gemm_efficiency_fp8"):
         fraction(f"hardware.iteration.{key}", getattr(rates, key))
     at_least("hardware.iteration.sync_s", rates.sync_s, 0)
-    for key in ("allreduce_2_s", "allreduce_4_s", "allreduce_8_s"):
-        times = getattr(rates, key)
-        if len(times) == 1 or not all(0 < time < inf for time in times):
-            raise ConfigError(f"hardware.iteration.{key}", times, "must be two or more times above 0")
+    one_of("hardware.iteration.allreduce_table", rates.allreduce_table or "h100", ALLREDUCE_TABLES)
+    more_than("hardware.iteration.allreduce_scale", rates.allreduce_scale, 0)
 
 
 def check_hardware(hardware: HardwareConfig) -> None:

@@ -60,7 +60,7 @@ class EngineCosts:
     """The same for the prefill coefficients; null if it is the same."""
     source: str = ""
     """Where they come from."""
-    decode_points: list[list[float]] = field(default_factory=list)
+    decode_points: list[Any] = field(default_factory=list)  # OmegaConf takes no whole number for a nested float
     """Linear time by decoding requests, [[requests, s], ...]; replaces floor, base and per request if given."""
     prefill_base_s: float = 0.0
     """Constant part of the linear time of an iteration that prefills, s."""
@@ -83,12 +83,10 @@ class IterationRates:
     """Share of the fp8 peak (twice bf16's) that large fp8 products reach; null if the card computes them in bf16."""
     sync_s: float = 2.386e-6
     """Time per all-reduce and doubling of the ranks beyond what the table below has, s."""
-    allreduce_2_s: list[float] = field(default_factory=list)
-    """Time of an all-reduce between 2 ranks in a node, s: 1024 elements, and of twice as many from value to value."""
-    allreduce_4_s: list[float] = field(default_factory=list)
-    """The same between 4 ranks."""
-    allreduce_8_s: list[float] = field(default_factory=list)
-    """The same between 8 ranks."""
+    allreduce_table: str | None = None
+    """Card whose measured all-reduces within a node hold; null estimates them from link_bytes_per_s."""
+    allreduce_scale: float = 1.0
+    """Multiplies them."""
 
     def __post_init__(self) -> None:
         ranges.check_iteration_rates(self)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from simrl.model.cost.allreduce_tables import FIRST_ELEMENTS, MEASURED_US
+
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from simrl.config.schema import HardwareConfig
 
-FIRST_ELEMENTS = 1024
-"""Elements of a table's first time; each further time is of twice as many."""
 ELEMENT_BYTES = 2
 """All-reduces carry bf16."""
 # assumed for cards without a table: H100's two-rank latency, and the third of the link that its four and eight ranks
@@ -52,19 +52,18 @@ def allreduce_s(hardware: HardwareConfig, ranks: int, elements: ArrayLike) -> ND
 def _within_node_s(hardware: HardwareConfig, ranks: int, elements: NDArray[np.float64]) -> NDArray[np.float64]:
     """Time of an all-reduce in one node, s; same shape as *elements*."""
     rates = hardware.iteration
-    given = {2: rates.allreduce_2_s, 4: rates.allreduce_4_s, 8: rates.allreduce_8_s}
-    tables = {key: times for key, times in given.items() if times}
-    if not tables:
+    if rates.allreduce_table is None:
         rate = hardware.link_bytes_per_s * ASSUMED_LINK_SHARE
-        return ASSUMED_LATENCY_S + elements * ELEMENT_BYTES / rate
+        return rates.allreduce_scale * (ASSUMED_LATENCY_S + elements * ELEMENT_BYTES / rate)
+    tables = MEASURED_US[rates.allreduce_table]
     known = min((key for key in tables if key >= ranks), default=max(tables))
-    measured = np.asarray(tables[known])
+    measured = np.asarray(tables[known]) * 1e-6
     monotone = np.minimum.accumulate(measured[::-1])[::-1]
     grid = FIRST_ELEMENTS * 2.0 ** np.arange(len(monotone))
     within: NDArray[np.float64] = np.exp(np.interp(np.log(np.maximum(elements, 1.0)), np.log(grid), np.log(monotone)))
     per_element_s = (monotone[-1] - monotone[-2]) / (grid[-1] - grid[-2])
     beyond: NDArray[np.float64] = np.maximum(elements - grid[-1], 0.0) * per_element_s
-    return within + beyond
+    return rates.allreduce_scale * (within + beyond)
 
 
 def layer_allreduces_s(hardware: HardwareConfig, ranks: int, elements: ArrayLike) -> NDArray[np.float64]:

@@ -9,7 +9,7 @@ With n decoding requests and C tokens in their contexts together an iteration ta
          + layers * (two all-reduces of n * hidden elements)         (tp > 1)
     c    = KV bytes of a token / (shards * bandwidth * share)
 
-The constants below were fitted together on published runs on H20, H100, H200 and B200 (135 points; 7.6 % mean error on
+The constants below were fitted together on published runs on H20, H100, H200 and B200 (135 points; 7.5 % mean error on
 107 held-back ones); launch times and the cards' weight_efficiency trade against each other and are no measurements of
 their own. Experts are read that at least one of n tokens is routed to; routing is somewhat less even than at random.
 """
