@@ -7,14 +7,16 @@ object of that class, wherever it comes from.
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from simrl.config.schema import (
         EngineCosts,
         FrameworkConfig,
         HardwareConfig,
+        IterationRates,
         Knob,
         Look,
         ModelConfig,
@@ -31,6 +33,12 @@ BOUND_BY = ("max_age", "order")
 KNOB_TYPES: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "bool": (bool,), "str": (str,)}
 KINDS = ("admission", "drop", "cancel", "wait", "ours", "layers", "")
 DASHES = ("solid", "dotted", "dashed", "dashdot", "long", "double")
+TRAINER_BACKENDS = ("fsdp", "megatron")
+BALANCES = ("verl_v1", "verl_legacy", "per_mini_batch", "round_robin")
+SYNC_BACKENDS = ("nccl", "checkpoint_engine", "cuda_ipc", "disk", "rpc")
+ALLREDUCE_TABLES = ("a100", "h100", "h200", "b200", "l40s")
+STACKS = ("vllm", "sglang")
+PRECISIONS = ("bf16", "fp8")
 FOLDER_NAME = re.compile(r"\w[\w.-]{0,99}")
 
 
@@ -108,12 +116,42 @@ def check_costs(costs: EngineCosts) -> None:
     at_least("costs.decode_per_context_token_s", costs.decode_per_context_token_s, 0)
     at_least("costs.prefill_per_token_s", costs.prefill_per_token_s, 0)
     at_least("costs.prefill_per_token_context_s", costs.prefill_per_token_context_s, 0)
+    at_least("costs.prefill_base_s", costs.prefill_base_s, 0)
+    check_points(costs.decode_points)
+
+
+def check_points(points: list[Any]) -> None:
+    """Refuse what is no table of times by numbers of requests."""
+    pairs = [point for point in points if isinstance(point, list) and len(point) == 2]
+    if (
+        len(pairs) < len(points)
+        or not all(isinstance(number, int | float) for pair in pairs for number in pair)
+        or not all(requests >= 1 and 0 <= seconds < inf for requests, seconds in pairs)
+        or not all(before[0] < after[0] < inf for before, after in pairwise(pairs))
+    ):
+        raise ConfigError("costs.decode_points", points, "must be [[requests, s], ...] with requests from 1 and rising")
+
+
+def check_iteration_rates(rates: IterationRates) -> None:
+    """Refuse efficiencies that are no shares, and all-reduces nobody measured."""
+    for key in ("weight_efficiency", "kv_efficiency", "gemm_efficiency", "gemm_efficiency_fp8"):
+        fraction(f"hardware.iteration.{key}", getattr(rates, key))
+    at_least("hardware.iteration.sync_s", rates.sync_s, 0)
+    one_of("hardware.iteration.allreduce_table", rates.allreduce_table or "h100", ALLREDUCE_TABLES)
+    more_than("hardware.iteration.allreduce_scale", rates.allreduce_scale, 0)
 
 
 def check_hardware(hardware: HardwareConfig) -> None:
     """Refuse an accelerator without size or speed, and efficiencies that are no shares."""
-    at_least("hardware.gpus", hardware.gpus, 1)
-    for key in ("peak_flops_per_s", "memory_bytes", "memory_bandwidth_bytes_per_s", "link_bytes_per_s"):
+    for key in ("gpus", "gpus_per_node"):
+        at_least(f"hardware.{key}", getattr(hardware, key), 1)
+    for key in (
+        "peak_flops_per_s",
+        "memory_bytes",
+        "memory_bandwidth_bytes_per_s",
+        "link_bytes_per_s",
+        "network_bytes_per_s",
+    ):
         more_than(f"hardware.{key}", getattr(hardware, key), 0)
     at_least("hardware.reserved_bytes", hardware.reserved_bytes, 0)
     for key in (
@@ -136,6 +174,31 @@ def check_model(model: ModelConfig) -> None:
         raise ConfigError(
             "model.experts_per_token", model.experts_per_token, f"must be 1 to model.experts ({model.experts})"
         )
+    check_parts(model)
+
+
+def check_parts(model: ModelConfig) -> None:
+    """Refuse a latent attention, a window, a linear attention or dense layers that are half described."""
+    for key in ("dense_ffn", "shared_ffn", "kv_lora_rank", "sliding_window", "linear_value_heads"):
+        at_least(f"model.{key}", getattr(model, key), 0)
+    at_least("model.full_attention_interval", model.full_attention_interval, 1)
+    if not 0 <= model.dense_layers <= model.layers:
+        raise ConfigError("model.dense_layers", model.dense_layers, f"must be 0 to model.layers ({model.layers})")
+    if model.dense_layers:
+        at_least("model.dense_ffn", model.dense_ffn, 1)
+    if model.kv_lora_rank:
+        at_least("model.q_lora_rank", model.q_lora_rank, 1)
+        at_least("model.rope_dim", model.rope_dim, 1)
+    if model.linear_value_heads:
+        at_least("model.linear_key_heads", model.linear_key_heads, 1)
+        at_least("model.linear_head_dim", model.linear_head_dim, 1)
+    if model.full_attention_interval > 1 and not (model.sliding_window or model.linear_value_heads):
+        raise ConfigError(
+            "model.full_attention_interval",
+            model.full_attention_interval,
+            "says that some layers do not see the whole context; set model.sliding_window or model.linear_value_heads",
+        )
+    more_than("model.expert_weight_bytes", model.expert_weight_bytes, 0)
 
 
 def check_workload(workload: WorkloadConfig) -> None:
@@ -213,19 +276,49 @@ def check_rollout(rollout: RolloutConfig) -> None:
     one_of("rollout.free_order", rollout.free_order, ("hashless_first", "append"))
     one_of("rollout.stepping", rollout.stepping, ("stretch", "iteration"))
     at_least("rollout.sample_every_s", rollout.sample_every_s, CLOCK_TICK_S)
+    one_of("rollout.stack", rollout.stack, STACKS)
+    more_than("rollout.stack_scale", rollout.stack_scale, 0)
+    for key in ("weight_precision", "kv_precision"):
+        one_of(f"rollout.{key}", getattr(rollout, key) or "bf16", PRECISIONS)
 
 
 def check_trainer(trainer: TrainerConfig) -> None:
     """Refuse a layout without ranks, and costs that are negative or no shares."""
     for key in ("tensor_parallel", "pipeline_parallel", "data_parallel", "micro_batch_size"):
         at_least(f"trainer.{key}", getattr(trainer, key), 1)
-    one_of("trainer.cost", trainer.cost, ("flops", "fitted"))
+    one_of("trainer.cost", trainer.cost, ("flops", "fitted", "passes"))
+    check_passes(trainer)
     fraction("trainer.mfu", trainer.mfu)
     at_least("trainer.fitted_per_token_s", trainer.fitted_per_token_s, 0)
     at_least("trainer.fitted_per_squared_token_s", trainer.fitted_per_squared_token_s, 0)
     if not 0 <= trainer.fitted_logprob_share < 1:
         raise ConfigError("trainer.fitted_logprob_share", trainer.fitted_logprob_share, "must be in [0, 1)")
     at_least("trainer.weight_sync_s", trainer.weight_sync_s, 0)
+    one_of("trainer.weight_sync_backend", trainer.weight_sync_backend, SYNC_BACKENDS)
+    at_least("trainer.weight_sync_base_s", trainer.weight_sync_base_s, 0)
+    more_than("trainer.weight_sync_bytes_per_s", trainer.weight_sync_bytes_per_s, 0)
+
+
+def check_passes(trainer: TrainerConfig) -> None:
+    """Refuse what a trainer whose passes are timed one by one cannot do."""
+    one_of("trainer.backend", trainer.backend, TRAINER_BACKENDS)
+    one_of("trainer.balance", trainer.balance, BALANCES)
+    for key in ("context_parallel", "sequence_parallel", "expert_parallel", "virtual_stages", "mini_batches"):
+        at_least(f"trainer.{key}", getattr(trainer, key), 1)
+        if trainer.cost != "passes" and getattr(trainer, key) > 1:
+            raise ConfigError(
+                f"trainer.{key}",
+                getattr(trainer, key),
+                f"trainer.cost={trainer.cost} does not know it; choose trainer=fsdp or trainer=megatron_lm",
+            )
+    for key in ("max_tokens_per_gpu", "logprob_max_tokens_per_gpu", "logit_chunk_tokens"):
+        at_least(f"trainer.{key}", getattr(trainer, key), 1)
+    at_least("trainer.update_overhead_s", trainer.update_overhead_s, 0)
+    more_than("trainer.pass_scale", trainer.pass_scale, 0)
+    fraction("trainer.tensor_exposed", trainer.tensor_exposed)
+    if trainer.fsdp_exposed is not None and not 0 <= trainer.fsdp_exposed <= 1:
+        raise ConfigError("trainer.fsdp_exposed", trainer.fsdp_exposed, "must be 0 to 1")
+    at_least("trainer.reserved_bytes", trainer.reserved_bytes, 0)
 
 
 def check_simulation(simulation: SimulationConfig) -> None:

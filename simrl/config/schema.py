@@ -12,6 +12,7 @@ from typing import Any
 
 from simrl.config import ranges
 from simrl.config.ranges import KNOB_TYPES, PROVENANCES, ConfigError, at_least, brief, more_than, one_of
+from simrl.config.trainer import TrainerConfig
 
 __all__ = [
     "GROUPS",
@@ -25,6 +26,7 @@ __all__ = [
     "FrameworkConfig",
     "HardwareConfig",
     "HuggingFaceModel",
+    "IterationRates",
     "Knob",
     "Look",
     "ModelConfig",
@@ -61,9 +63,36 @@ class EngineCosts:
     """The same for the prefill coefficients; null if it is the same."""
     source: str = ""
     """Where they come from."""
+    decode_points: list[Any] = field(default_factory=list)  # OmegaConf takes no whole number for a nested float
+    """Linear time by decoding requests, [[requests, s], ...]; replaces floor, base and per request if given."""
+    prefill_base_s: float = 0.0
+    """Constant part of the linear time of an iteration that prefills, s."""
 
     def __post_init__(self) -> None:
         ranges.check_costs(self)
+
+
+@dataclass(unsafe_hash=True)  # see EngineCosts
+class IterationRates:
+    """What an accelerator reaches in a rollout engine's iteration; see :mod:`simrl.model.cost.decode`."""
+
+    weight_efficiency: float = 0.831
+    """Share of peak bandwidth at which decode reads weights, the launches of the layers counted apart."""
+    kv_efficiency: float = 0.801
+    """Share of peak bandwidth at which decode reads the KV cache."""
+    gemm_efficiency: float = 0.77
+    """Share of the bf16 peak that large bf16 products reach."""
+    gemm_efficiency_fp8: float | None = None
+    """Share of the fp8 peak (twice bf16's) that large fp8 products reach; null if the card computes them in bf16."""
+    sync_s: float = 2.386e-6
+    """Time per all-reduce and doubling of the ranks beyond what the table below has, s."""
+    allreduce_table: str | None = None
+    """Card whose measured all-reduces within a node hold; null estimates them from link_bytes_per_s."""
+    allreduce_scale: float = 1.0
+    """Multiplies them."""
+
+    def __post_init__(self) -> None:
+        ranges.check_iteration_rates(self)
 
 
 @dataclass(frozen=True)
@@ -96,7 +125,13 @@ class HardwareConfig:
     provenance: dict[str, str] = field(default_factory=dict)
     """measured | derived | assumed, for each efficiency and reserved_bytes."""
     measured: dict[str, EngineCosts] = field(default_factory=dict)
-    """Engine costs known for a model on this hardware at tensor parallel 1, by model name."""
+    """Engine costs known for a model on this hardware: at tensor parallel 1 by the model's name, at 2 by <name>_tp2."""
+    iteration: IterationRates = field(default_factory=IterationRates)
+    """What derived costs of a rollout engine rest on."""
+    gpus_per_node: int = 8
+    """Accelerators that ``link_bytes_per_s`` connects."""
+    network_bytes_per_s: float = 50e9
+    """One-way bandwidth of one accelerator to other nodes, bytes/s."""
 
     def __post_init__(self) -> None:
         ranges.check_hardware(self)
@@ -123,6 +158,32 @@ class ModelConfig:
     """Bytes of one weight and of one KV element."""
     attention_bias: bool = False
     """Whether the q, k and v projections carry biases."""
+    dense_layers: int = 0
+    """Layers of a model with experts that have one dense feed-forward layer instead."""
+    dense_ffn: int = 0
+    """Width of the feed-forward layer of those."""
+    shared_ffn: int = 0
+    """Width of the experts that every token goes through, together; per layer with experts."""
+    kv_lora_rank: int = 0
+    """Multi-head latent attention: elements a token's keys and values are compressed to; 0 without it."""
+    q_lora_rank: int = 0
+    """Multi-head latent attention: the same for the queries."""
+    rope_dim: int = 0
+    """Multi-head latent attention: elements of a key that carry the position."""
+    full_attention_interval: int = 1
+    """Every so many layers one attends to the whole context; the others have a window or a linear attention."""
+    sliding_window: int = 0
+    """Tokens the other layers attend to; 0 if they have no window."""
+    linear_key_heads: int = 0
+    """Linear attention of the other layers: heads of keys; 0 if they have none."""
+    linear_value_heads: int = 0
+    """Linear attention: heads of values."""
+    linear_head_dim: int = 0
+    """Linear attention: elements of a head, of keys and of values."""
+    attention_gate: bool = False
+    """Whether the attention's output is gated by a projection as wide as the queries."""
+    expert_weight_bytes: float | None = None
+    """Bytes of one weight of an expert in the published checkpoint, if not dtype_bytes."""
 
     def __post_init__(self) -> None:
         ranges.check_model(self)
@@ -321,43 +382,19 @@ class RolloutConfig:
     """Spacing of timeline samples, s."""
     costs: EngineCosts | None = None
     """Engine costs that replace the ones known or derived for hardware and model."""
+    stack: str = "vllm"
+    """vllm | sglang: whose launch times derived costs have."""
+    stack_scale: float = 1.0
+    """Multiplies derived costs: for a stack older or slower than those they were fitted on."""
+    eager: bool = False
+    """Whether the engine runs without CUDA graphs (enforce_eager)."""
+    weight_precision: str | None = None
+    """bf16 | fp8: how the engine holds the weights; null takes model.dtype_bytes."""
+    kv_precision: str | None = None
+    """bf16 | fp8: how the engine holds keys and values; null takes model.dtype_bytes."""
 
     def __post_init__(self) -> None:
         ranges.check_rollout(self)
-
-
-@dataclass(frozen=True)
-class TrainerConfig:
-    """The training side: Megatron's parallel layout and how a step's time is estimated."""
-
-    name: str
-    tensor_parallel: int = 2
-    pipeline_parallel: int = 3
-    data_parallel: int = 1
-    cost: str = "flops"
-    """flops (from the model, MFU and pipeline bubble) | fitted (from the two coefficients below)."""
-    mfu: float | None = None
-    """MFU of a micro-batch, bubble left out; null takes hardware.training_efficiency."""
-    micro_batch_size: int = 1
-    """Trajectories in a micro-batch."""
-    activation_recompute: bool = False
-    """Whether the backward pass runs the forward pass again."""
-    fitted_per_token_s: float = 8.13e-05
-    """cost: fitted; log-prob and update together, s per token."""
-    fitted_per_squared_token_s: float = 5.941e-09
-    """cost: fitted; s per token squared (sum over trajectories)."""
-    fitted_logprob_share: float = 0.25
-    """cost: fitted; log-prob's share of the step."""
-    weight_sync_s: float | None = 0.0
-    """Time the engines stand still for new weights, s; null computes it from weights and link."""
-
-    def __post_init__(self) -> None:
-        ranges.check_trainer(self)
-
-    @property
-    def gpus(self) -> int:
-        """Accelerators the trainer occupies."""
-        return self.tensor_parallel * self.pipeline_parallel * self.data_parallel
 
 
 @dataclass(frozen=True)
