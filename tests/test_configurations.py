@@ -21,6 +21,8 @@ OPTIONS = [(group, path.stem) for group in GROUPS for path in sorted((Path(confi
 TINY = ("versions=2", "groups_per_batch=2", "group_size=8", "framework.eta=1")
 NEEDS = {
     ("workload", "trace"): ("workload.path=tests/data/tiny_trace.jsonl",),
+    ("workload", "histogram"): ("workload.path=tests/data/tiny_histogram.csv",),
+    ("workload", "quantiles"): ("workload.mean=2000", "workload.clip_share=0.02"),
     ("hardware", "l40s"): ("model=qwen3_4b",),
     # weights that leave one accelerator no room for KV
     ("model", "qwen3_32b"): ("rollout.tensor_parallel=1",),

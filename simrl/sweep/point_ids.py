@@ -19,7 +19,7 @@ from simrl.runs.tables import whole_file
 from simrl.sweep.grid import Point
 
 FILE = "point_ids.json"
-OUTSIDE = ("trace", "hydra.", "${")
+OUTSIDE = ("trace", "workload.path", "hydra.", "${")
 """Marks of overrides whose meaning lies outside the configuration files: other files, the environment."""
 
 

@@ -6,7 +6,10 @@ from typing import TYPE_CHECKING
 
 from simrl.config.schema import at_least
 from simrl.model.workload.batches import batches_workload
+from simrl.model.workload.histogram import histogram_law
 from simrl.model.workload.lognormal import lognormal_workload
+from simrl.model.workload.piecewise import piecewise_workload
+from simrl.model.workload.quantiles import quantiles_law
 from simrl.model.workload.trace import read_trace
 
 if TYPE_CHECKING:
@@ -37,4 +40,8 @@ def build_workload(config: WorkloadConfig, seed: int, groups_per_batch: int, gro
         return read_trace(config, group_size)
     if config.law == "batches":
         return batches_workload(config, seed, groups_per_batch, group_size)
+    if config.law == "quantiles":
+        return piecewise_workload(quantiles_law(config), config, seed, group_size)
+    if config.law == "histogram":
+        return piecewise_workload(histogram_law(config), config, seed, group_size)
     return lognormal_workload(config, seed, group_size)
