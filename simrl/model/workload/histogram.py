@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,7 +47,8 @@ def histogram_law(config: WorkloadConfig) -> PiecewiseLognormal:
     if not bins:
         raise ConfigError("workload.path", config.path, "every count is 0; give the responses of at least one bin")
     total = math.fsum(row.count for row in bins)
-    least, largest = OUTERMOST_SHARE * bins[0].count / total, 1 - OUTERMOST_SHARE * bins[-1].count / total
+    least = max(OUTERMOST_SHARE * bins[0].count / total, sys.float_info.min)  # 0 and 1 have no finite score
+    largest = min(1 - OUTERMOST_SHARE * bins[-1].count / total, math.nextafter(1, 0))
     knots: list[tuple[float, float]] = []
     below = 0.0
     for row in bins:
@@ -78,9 +80,7 @@ def read_bins(path: str) -> list[Bin]:
         *edges, count = (_number(row[column], f"row {number}, column {column}", path) for column in columns)
         start, end = edges if len(edges) == 2 else (bins[-1].end if bins else 0.0, edges[0])
         if start > end or (bins and start < bins[-1].end):
-            hint = (
-                f"row {number} goes from {start:g} to {end:g} tokens; edges must rise within a row and from row to row"
-            )
+            hint = f"row {number} goes from {start:g} to {end:g}; edges must rise within a row and from row to row"
             raise ConfigError("workload.path", path, hint)
         bins.append(Bin(start, end, count))
     return bins
@@ -89,9 +89,8 @@ def read_bins(path: str) -> list[Bin]:
 def _read_rows(path: str) -> list[dict[str, str | None]]:
     """Read the rows of a .csv file by column, at least one."""
     if Path(path).suffix.lower() != ".csv":
-        raise ConfigError(
-            "workload.path", path, "must be a .csv file of bins; a file of single lengths: workload=trace"
-        )
+        hint = "must be a .csv file of bins; for a file of single lengths choose workload=trace"
+        raise ConfigError("workload.path", path, hint)
     try:
         with Path(path).expanduser().open(newline="", encoding="utf-8-sig") as file:
             rows = list(csv.DictReader(file, skipinitialspace=True))
