@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,13 @@ if TYPE_CHECKING:
 NORMAL = NormalDist()
 FARTHEST_SCORE = 9.0
 """Beyond it lies 1e-19 of a standard normal, nothing to a mean of token counts."""
-NODES, WEIGHTS = np.polynomial.legendre.leggauss(40)
+
+
+@cache
+def _legendre() -> tuple[np.ndarray, np.ndarray]:
+    """Return nodes and weights on -1..1; numpy.polynomial loads in 10 ms, which runs of other laws don't pay."""
+    nodes, weights = np.polynomial.legendre.leggauss(40)
+    return nodes, weights
 
 
 @dataclass(frozen=True)
@@ -87,10 +94,11 @@ class PiecewiseLognormal:
         breaks = np.array([*self.scores, self._score_of(0.0), cut, -FARTHEST_SCORE, FARTHEST_SCORE])
         breaks = np.unique(breaks.clip(-FARTHEST_SCORE, min(cut, FARTHEST_SCORE)))
         middle, half = (breaks[1:] + breaks[:-1]) / 2, np.diff(breaks) / 2
-        score = middle[:, None] + half[:, None] * NODES
+        nodes, weights = _legendre()
+        score = middle[:, None] + half[:, None] * nodes
         length = np.exp(self.log_length(score).clip(0.0, math.log(self.cap)))
         density = np.exp(-(score**2) / 2) / math.sqrt(2 * math.pi)
-        return float((half[:, None] * WEIGHTS * length * density).sum()) + self.cap * self.clip_share
+        return float((half[:, None] * weights * length * density).sum()) + self.cap * self.clip_share
 
     def _score_of(self, log: float) -> float:
         """Return the least score at which the line reaches *log*; infinite, with its sign, if it never is there."""
