@@ -31,6 +31,8 @@ LARGE = ("deepseek_v3", "glm_4_5_air", "gpt_oss_120b", "llama3_3_70b", "qwen3_23
 NEEDS = {
     **{("model", name): MANY for name in LARGE},
     ("workload", "trace"): ("workload.path=tests/data/tiny_trace.jsonl",),
+    ("workload", "histogram"): ("workload.path=tests/data/tiny_histogram.csv",),
+    ("workload", "quantiles"): ("workload.mean=2000", "workload.clip_share=0.02"),
     ("hardware", "l40s"): ("model=qwen3_4b",),
     # weights that leave one accelerator no room for KV
     ("model", "qwen3_32b"): ("rollout.tensor_parallel=1",),

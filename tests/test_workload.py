@@ -20,6 +20,7 @@ from simrl.model.workload.streams import stream
 from tests.trace_files import TINY_TRACE, build, responses
 
 CONF = Path(__file__).parents[1] / "conf" / "workload"
+STATED = {"quantiles": {"mean": 2000}, "histogram": {"path": str(TINY_TRACE.with_name("tiny_histogram.csv"))}}
 DAPO_MATH = WorkloadConfig(name="dapo_math", law="lognormal")
 SLOW_BATCHES = WorkloadConfig(name="slow_batches", law="batches", slow_batches=[2, 3])
 
@@ -233,6 +234,8 @@ def test_conf_matches_schema(path):
     assert loaded.name == path.stem
     if loaded.law == "trace":
         loaded.path = str(TINY_TRACE)
+    if loaded.name in STATED:
+        loaded.update(STATED[loaded.name])
     config = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(WorkloadConfig), loaded))
     prompt, lengths = build(config).lengths(0)
     assert prompt >= 1

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 WEIGHT_UPDATES = ("abort", "keep", "recompute", "drain")
 FORMS = ("article", "upstream")
+LAWS = ("lognormal", "quantiles", "histogram", "batches", "trace")
+FILE_LAWS = {"trace": "name the trace file: a .jsonl, .csv or .parquet file", "histogram": "name the .csv file of bins"}
 PROVENANCES = ("measured", "derived", "assumed")
 BOUND_BY = ("max_age", "order")
 KNOB_TYPES: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "bool": (bool,), "str": (str,)}
@@ -204,7 +206,7 @@ def check_parts(model: ModelConfig) -> None:
 def check_workload(workload: WorkloadConfig) -> None:
     """Refuse lengths that no law can draw, and a trace file that its law does not read."""
     if ":" not in workload.law:  # else one of the user's own, see simrl/model/workload/law.py
-        one_of("workload.law", workload.law, ("lognormal", "batches", "trace"))
+        one_of("workload.law", workload.law, LAWS)
         for key, value in workload.parameters.items():
             hint = f"law {workload.law} has keys of its own; parameters are those of a law package.module:Class"
             raise ConfigError(f"workload.parameters.{key}", value, hint)
@@ -230,10 +232,54 @@ def check_workload(workload: WorkloadConfig) -> None:
             raise ConfigError(f"workload.{key}", bounds, "must be [least, largest] with 1 <= least <= largest")
     if any(not 1 <= batch <= workload.batches for batch in workload.slow_batches):
         raise ConfigError("workload.slow_batches", workload.slow_batches, f"must lie in 1..{workload.batches}")
-    if workload.law != "trace" and workload.path:
-        raise ConfigError("workload.path", workload.path, f"law {workload.law} reads no file; choose workload=trace")
-    if workload.law == "trace" and not workload.path:
-        raise ConfigError("workload.path", workload.path, "name the trace file: a .jsonl, .csv or .parquet file")
+    if workload.law not in FILE_LAWS and workload.path:
+        hint = f"law {workload.law} reads no file; choose workload=trace or workload=histogram"
+        raise ConfigError("workload.path", workload.path, hint)
+    if workload.law in FILE_LAWS and not workload.path:
+        raise ConfigError("workload.path", workload.path, FILE_LAWS[workload.law])
+    more_than("workload.sigma", workload.sigma, 0)
+    if not 0 <= workload.group_correlation <= 1:
+        raise ConfigError("workload.group_correlation", workload.group_correlation, "must be in [0, 1]")
+    check_stated_lengths(workload)
+
+
+def check_stated_lengths(workload: WorkloadConfig) -> None:
+    """Refuse stated lengths that their law does not read, and a law of stated lengths without any."""
+    named = ("mean", "p10", "p50", "p90", "p95", "p99", "clip_share")
+    stated = [key for key in named if getattr(workload, key) is not None]
+    if workload.law != "quantiles":
+        for key in stated:
+            hint = f"law {workload.law} does not read it; choose workload=quantiles"
+            raise ConfigError(f"workload.{key}", getattr(workload, key), hint)
+        return
+    for key in ("mean_response_tokens", "sigma_between_groups", "sigma_within_group"):
+        if getattr(workload, key) != getattr(type(workload), key):
+            hint = "law quantiles reads workload.mean, workload.sigma and workload.group_correlation instead"
+            raise ConfigError(f"workload.{key}", getattr(workload, key), hint)
+    if stated in ([], ["clip_share"]):
+        raise ConfigError("workload.mean", None, "state the mean response in tokens, or quantiles such as workload.p50")
+    check_stated_quantiles(workload)
+
+
+def check_stated_quantiles(workload: WorkloadConfig) -> None:
+    """Refuse stated lengths that contradict each other or the cap."""
+    cap, clip, mean = workload.max_response_tokens, workload.clip_share, workload.mean
+    if clip is not None and not 0 < clip < 1:
+        hint = "must be above 0 and below 1; leave it out where no response was cut"
+        raise ConfigError("workload.clip_share", clip, hint)
+    at_least("workload.mean", mean, 1)
+    if mean is not None and mean >= cap:
+        raise ConfigError("workload.mean", mean, f"must be below workload.max_response_tokens ({cap})")
+    shorter, name_of_shorter = 1.0, "one token"
+    for share, tokens in workload.stated_quantiles.items():
+        key = f"workload.p{round(100 * share)}"
+        if not shorter <= tokens <= cap:
+            bounds = f"{shorter:g} ({name_of_shorter}) to {cap} (workload.max_response_tokens)"
+            raise ConfigError(key, tokens, f"must lie in {bounds}")
+        if clip is not None and (share < 1 - clip) != (tokens < cap):
+            side = "below" if share < 1 - clip else "at"
+            raise ConfigError(key, tokens, f"workload.clip_share ({clip:g}) puts it {side} the cap, {cap}; correct one")
+        shorter, name_of_shorter = tokens, key
 
 
 def check_framework(framework: FrameworkConfig) -> None:

@@ -207,10 +207,10 @@ class WorkloadConfig:
 
     name: str
     law: str
-    """lognormal | batches | trace, or one of your own: package.module:Class."""
+    """lognormal | quantiles | histogram | batches | trace, or one of your own: package.module:Class."""
     draw: int = 0
     """Which draw of the law seed 0 stands for; seed s is draw + s."""
-    # --- law: lognormal, and the prompts of law: batches
+    # --- law: lognormal; its cap also of quantiles and histogram, its prompts also of quantiles, histogram and batches
     mean_response_tokens: float = 10374.0
     """Mean response after the cap, tokens."""
     max_response_tokens: int = 38912
@@ -223,6 +223,21 @@ class WorkloadConfig:
     prompt_sigma: float = 0.4
     prompt_min_tokens: int = 40
     prompt_max_tokens: int = 1000
+    # --- law: quantiles (what is null is not stated)
+    mean: float | None = None
+    """Mean response after the cap, tokens."""
+    p10: float | None = None
+    """Response that 10 % do not exceed, tokens; p50 is the median, and so on."""
+    p50: float | None = None
+    p90: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+    clip_share: float | None = None
+    """Share of responses at the cap."""
+    sigma: float = 0.7
+    """Standard deviation of the log response where the stated numbers give none."""
+    group_correlation: float = 0.73
+    """Correlation of the normal scores of two members of a group; also of law: histogram."""
     # --- law: batches (a constructed load)
     batches: int = 32
     """Batches after which the constructed load repeats."""
@@ -232,9 +247,9 @@ class WorkloadConfig:
     """Least and largest response in a slow batch, tokens."""
     fast_response_tokens: list[int] = field(default_factory=lambda: [300, 700])
     """Least and largest response in the other batches, tokens."""
-    # --- law: trace
+    # --- law: trace, and the file of law: histogram
     path: str | None = None
-    """A .jsonl, .csv or .parquet file with one row per trajectory."""
+    """A .jsonl, .csv or .parquet file with one row per trajectory; a .csv file of bins for law: histogram."""
     group_column: str = "group"
     prompt_column: str = "prompt_tokens"
     response_column: str = "response_tokens"
@@ -244,6 +259,12 @@ class WorkloadConfig:
 
     def __post_init__(self) -> None:
         ranges.check_workload(self)
+
+    @property
+    def stated_quantiles(self) -> dict[float, float]:
+        """Share of responses and the length, tokens, that they do not exceed, of every quantile that is stated."""
+        quantiles = {0.1: self.p10, 0.5: self.p50, 0.9: self.p90, 0.95: self.p95, 0.99: self.p99}
+        return {share: tokens for share, tokens in quantiles.items() if tokens is not None}
 
 
 @dataclass(unsafe_hash=True)  # see EngineCosts

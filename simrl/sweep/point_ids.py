@@ -19,7 +19,7 @@ from simrl.runs.identity import code_digest
 from simrl.sweep.grid import Point
 
 FILE = "point_ids.json"
-OUTSIDE = ("trace", "model.path", "hydra.", "${", ":")
+OUTSIDE = ("trace", "model.path", "workload.path", "hydra.", "${", ":")
 """Marks of overrides whose meaning lies outside the configuration files: other files, import paths, the environment."""
 
 
