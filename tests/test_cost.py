@@ -20,7 +20,7 @@ from simrl.config.schema import (
 )
 from simrl.model.cost.iteration import derived_costs, engine_costs, weakest
 from simrl.model.cost.memory import kv_blocks, kv_bytes_per_token, weight_bytes
-from simrl.model.cost.parameters import multiplied_parameters, parameter_count
+from simrl.model.cost.parameter_counts import multiplied_parameters, parameter_count
 from simrl.model.cost.provenance import provenance
 from tests.cost_files import CONF, hardware, load, model, trainer
 from tests.iteration_time import iteration_s

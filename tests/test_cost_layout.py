@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from simrl.config.schema import ConfigError, RolloutConfig, TrainerConfig
-from simrl.model.cost.layout import (
+from simrl.model.cost.parallel_layout import (
     check_rollout_layout,
     check_trainer_layout,
     check_trainer_memory,

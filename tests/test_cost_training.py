@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from simrl.model.cost.parameters import multiplied_parameters
+from simrl.model.cost.parameter_counts import multiplied_parameters
 from simrl.model.cost.training import forward_flops, micro_batches, pipeline_s, step_time
 from tests.cost_files import article_batch, hardware, model, trainer
 

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from simrl.cli.commands import NAMES
+from simrl.model.control.controllers import CONTROLLERS
 from simrl.model.control.rule_names import RULES
+from simrl.model.engine.engines import ENGINES
 from tests.import_graph import Graph, circles, import_graph, imported_names, modules_in, named_in, reachable
 
 ROOT = Path(__file__).parent.parent
@@ -133,11 +135,11 @@ def names_twice(modules: Mapping[str, Path]) -> dict[str, list[str]]:
 
 
 def texts_that_name_modules() -> list[str]:
-    """Return what names modules as text: configuration files, and the import paths of the rules they choose from."""
+    """Return what names modules as text: configuration files, and the import paths of what they choose from."""
     files = (*(ROOT / "conf").rglob("*.yaml"), ROOT / "pyproject.toml")
     return [
         *(file.read_text(encoding="utf-8") for file in files),
-        *(" ".join(named.values()) for named in RULES.values()),
+        *(" ".join(named.values()) for named in (*RULES.values(), CONTROLLERS, ENGINES)),
     ]
 
 

@@ -60,7 +60,7 @@ def test_the_law_has_what_is_stated(numbers: dict[str, float]) -> None:
         elif key == "clip_share":
             assert law.clip_share == pytest.approx(value, rel=1e-9)
         elif key != "max_response_tokens":
-            assert law.quantile(int(key[1:]) / 100) == pytest.approx(value, rel=1e-9)
+            assert law.tokens_at(int(key[1:]) / 100) == pytest.approx(value, rel=1e-9)
 
 
 @pytest.mark.parametrize("numbers", STATED.values(), ids=STATED)
@@ -73,7 +73,7 @@ def test_draws_have_what_the_law_states(numbers: dict[str, float]) -> None:
     error = 4 * math.sqrt(0.25 / drawn.size)
     assert (drawn == config.max_response_tokens).mean() == pytest.approx(law.clip_share, abs=error)
     for share in (0.1, 0.5, 0.9):
-        below = (drawn < law.quantile(share) - 0.5).mean(), (drawn <= law.quantile(share) + 0.5).mean()
+        below = (drawn < law.tokens_at(share) - 0.5).mean(), (drawn <= law.tokens_at(share) + 0.5).mean()
         assert below[0] - error <= share <= below[1] + error
     assert drawn.min() >= 1
     assert drawn.max() <= config.max_response_tokens
@@ -110,7 +110,7 @@ def test_every_mean_between_the_extremes_is_met(p50: float, rise: float, share: 
     mean = least * 1.0001 + share * (largest * 0.9999 - least * 1.0001)
     law = response_law(stated(**numbers, mean=mean))
     assert law.mean() == pytest.approx(mean, rel=1e-5)
-    assert law.quantile(0.5) == pytest.approx(p50)
+    assert law.tokens_at(0.5) == pytest.approx(p50)
     assert (np.diff(law.tokens(np.linspace(-6, 6, 500))) >= 0).all()
 
 

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 import pytest
 from omegaconf import OmegaConf
 
-from simrl.config import ranges
 from simrl.config.compose import config_folder, plain
+from simrl.config.framework_schema import DASHES
 from simrl.config.parameters import AtLeast, MoreThan, build, parameters_of
 from simrl.config.schema import ConfigError, SimulationConfig
 from simrl.model.control.rule_names import RULES
@@ -191,7 +191,7 @@ def test_every_framework_says_how_it_looks() -> None:
     assert list(style.LOOKS) == [*style.ARTICLE_FRAMEWORKS, *style.NEW_FRAMEWORKS, *style.LAYERS]
     assert (len(style.ARTICLE_FRAMEWORKS), style.NEW_FRAMEWORKS, len(style.LAYERS)) == (14, ("psrl", "deadline"), 4)
     assert set(style.LOOKS) == {file.stem for file in FILES}
-    assert set(style.DASHES) == set(ranges.DASHES)
+    assert set(style.DASHES) == set(DASHES)
 
 
 def test_a_look_that_no_figure_can_draw_is_refused(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from simrl.model.cost.parameters import linear_attention_layers, moe_layers, parameter_count
+from simrl.model.cost.parameter_counts import linear_attention_layers, moe_layers, parameter_count
 
 if TYPE_CHECKING:
     from simrl.config.schema import HardwareConfig, ModelConfig, TrainerConfig

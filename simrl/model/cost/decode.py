@@ -29,7 +29,7 @@ from simrl.model.cost.memory import (
     request_state_bytes,
     window_bytes,
 )
-from simrl.model.cost.parameters import always_read_weights, expert_weights, moe_layers, multiplied_parameters
+from simrl.model.cost.parameter_counts import always_read_weights, expert_weights, moe_layers, multiplied_parameters
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

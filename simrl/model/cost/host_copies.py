@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from simrl.model.cost.parameters import parameter_count
+from simrl.model.cost.parameter_counts import parameter_count
 
 if TYPE_CHECKING:
     from simrl.config.schema import HardwareConfig, ModelConfig, TrainerConfig

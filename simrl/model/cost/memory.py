@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING
 
 from simrl.config.schema import ConfigError
-from simrl.model.cost.parameters import (
+from simrl.model.cost.parameter_counts import (
     expert_weights,
     full_attention_layers,
     linear_attention_layers,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simrl.model.cost.parameters import linear_attention_layers, moe_layers, multiplied_parameters
+from simrl.model.cost.parameter_counts import linear_attention_layers, moe_layers, multiplied_parameters
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from simrl.model.cost.allreduce import layer_allreduces_s
 from simrl.model.cost.decode import flops_per_s, launch_s
-from simrl.model.cost.parameters import linear_attention_layers, multiplied_parameters
+from simrl.model.cost.parameter_counts import linear_attention_layers, multiplied_parameters
 
 if TYPE_CHECKING:
     from simrl.config.schema import HardwareConfig, ModelConfig, RolloutConfig

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
-from simrl.model.cost.parameters import expert_weights, moe_layers, parameter_count
+from simrl.model.cost.parameter_counts import expert_weights, moe_layers, parameter_count
 
 if TYPE_CHECKING:
     from simrl.config.schema import ModelConfig, TrainerConfig

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simrl.model.cost.parameters import multiplied_parameters
+from simrl.model.cost.parameter_counts import multiplied_parameters
 from simrl.model.cost.phases import logprob_phase_s, update_phase_s
 
 if TYPE_CHECKING:

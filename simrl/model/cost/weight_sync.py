@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from simrl.model.cost.host_copies import host_copy_s
 from simrl.model.cost.memory import weight_bytes
-from simrl.model.cost.parameters import moe_layers
+from simrl.model.cost.parameter_counts import moe_layers
 
 if TYPE_CHECKING:
     from simrl.config.schema import HardwareConfig, ModelConfig, TrainerConfig

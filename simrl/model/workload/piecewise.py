@@ -70,7 +70,7 @@ class PiecewiseLognormal:
         whole = np.rint(np.exp(np.minimum(log, math.log(self.cap)))).astype(np.int64)
         return np.where(cut, self.cap, whole.clip(1, max(self.cap - 1, 1)))
 
-    def quantile(self, share: float) -> float:
+    def tokens_at(self, share: float) -> float:
         """Return the length, tokens, that the *share* of responses does not exceed, 0 < share < 1."""
         score = NORMAL.inv_cdf(share)
         if score >= self.cut_score:

@@ -38,7 +38,7 @@ def length_statistics(config: WorkloadConfig) -> LengthStatistics | None:
     law = response_law(config)
     if law is None:
         return None
-    return LengthStatistics(law.mean(), law.quantile(0.5), law.quantile(0.9), law.quantile(0.99), law.clip_share)
+    return LengthStatistics(law.mean(), law.tokens_at(0.5), law.tokens_at(0.9), law.tokens_at(0.99), law.clip_share)
 
 
 def response_law(config: WorkloadConfig) -> PiecewiseLognormal | None:

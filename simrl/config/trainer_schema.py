@@ -1,10 +1,14 @@
-"""The typed configuration of the training side."""
+"""The trainer: its layout and how a step's time is estimated."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from simrl.config import ranges
+from simrl.config.ranges import ConfigError, at_least, fraction, more_than, one_of
+
+TRAINER_BACKENDS = ("fsdp", "megatron")
+BALANCES = ("verl_v1", "verl_legacy", "per_mini_batch", "round_robin")
+SYNC_BACKENDS = ("nccl", "checkpoint_engine", "cuda_ipc", "disk", "rpc")
 
 
 @dataclass(frozen=True)
@@ -78,10 +82,49 @@ class TrainerConfig:
     """Device memory the trainer's process needs beside the model, bytes."""
 
     def __post_init__(self) -> None:
-        ranges.check_trainer(self)
+        check_trainer(self)
 
     @property
     def gpus(self) -> int:
         """Accelerators the trainer occupies."""
         shared = self.tensor_parallel * self.pipeline_parallel * self.context_parallel * self.sequence_parallel
         return shared * self.data_parallel
+
+
+def check_trainer(trainer: TrainerConfig) -> None:
+    """Refuse a layout without ranks, and costs that are negative or no shares."""
+    for key in ("tensor_parallel", "pipeline_parallel", "data_parallel", "micro_batch_size"):
+        at_least(f"trainer.{key}", getattr(trainer, key), 1)
+    one_of("trainer.cost", trainer.cost, ("flops", "fitted", "passes"))
+    check_passes(trainer)
+    fraction("trainer.mfu", trainer.mfu)
+    at_least("trainer.fitted_per_token_s", trainer.fitted_per_token_s, 0)
+    at_least("trainer.fitted_per_squared_token_s", trainer.fitted_per_squared_token_s, 0)
+    if not 0 <= trainer.fitted_logprob_share < 1:
+        raise ConfigError("trainer.fitted_logprob_share", trainer.fitted_logprob_share, "must be in [0, 1)")
+    at_least("trainer.weight_sync_s", trainer.weight_sync_s, 0)
+    one_of("trainer.weight_sync_backend", trainer.weight_sync_backend, SYNC_BACKENDS)
+    at_least("trainer.weight_sync_base_s", trainer.weight_sync_base_s, 0)
+    more_than("trainer.weight_sync_bytes_per_s", trainer.weight_sync_bytes_per_s, 0)
+
+
+def check_passes(trainer: TrainerConfig) -> None:
+    """Refuse what a trainer whose passes are timed one by one cannot do."""
+    one_of("trainer.backend", trainer.backend, TRAINER_BACKENDS)
+    one_of("trainer.balance", trainer.balance, BALANCES)
+    for key in ("context_parallel", "sequence_parallel", "expert_parallel", "virtual_stages", "mini_batches"):
+        at_least(f"trainer.{key}", getattr(trainer, key), 1)
+        if trainer.cost != "passes" and getattr(trainer, key) > 1:
+            raise ConfigError(
+                f"trainer.{key}",
+                getattr(trainer, key),
+                f"trainer.cost={trainer.cost} does not know it; choose trainer=fsdp or trainer=megatron_lm",
+            )
+    for key in ("max_tokens_per_gpu", "logprob_max_tokens_per_gpu", "logit_chunk_tokens"):
+        at_least(f"trainer.{key}", getattr(trainer, key), 1)
+    at_least("trainer.update_overhead_s", trainer.update_overhead_s, 0)
+    more_than("trainer.pass_scale", trainer.pass_scale, 0)
+    fraction("trainer.tensor_exposed", trainer.tensor_exposed)
+    if trainer.fsdp_exposed is not None and not 0 <= trainer.fsdp_exposed <= 1:
+        raise ConfigError("trainer.fsdp_exposed", trainer.fsdp_exposed, "must be 0 to 1")
+    at_least("trainer.reserved_bytes", trainer.reserved_bytes, 0)
