@@ -39,7 +39,7 @@ OUTPUT = Path(os.environ.get("SIMRL_OUTPUT", "../outputs"))  # a notebook's work
 # %% [markdown]
 # ## Yours
 #
-# Change these. `python -m simrl --help` lists the options; [calibration.md](../docs/calibration.md) says how to fit
+# Change these. `python -m simrl --help` lists the options; [calibration.md](../docs/calibration.md) explains how to fit
 # them to a run that you measured. For your own lengths: `{"workload": "trace", "workload.path": "lengths.jsonl"}`.
 
 # %%
@@ -240,7 +240,7 @@ Image(OUTPUT / "notebooks" / "cap_differences.png", width=800)
 # ## The decision
 #
 # 1. Take the fastest setting that *promises* the cap.
-# 2. A setting whose interval reaches 0 is not told apart from it: choose between them by what is easier to run.
+# 2. A setting whose interval reaches 0 cannot be distinguished from it: choose between them by what is easier to run.
 # 3. A setting that promises nothing may be as fast or faster. It is a bet on your longest responses; look at its
 #    staleness above. verl wait's bound rests on its warm-up as well, so its eta alone promises nothing
 #    ([mechanisms.md](../docs/mechanisms.md)).
@@ -254,6 +254,6 @@ bets = [
 ]
 broken = [name for name in chosen if judged.loc[name, "max_staleness"] > CAP]
 print(f"cap {CAP}: {leader}, {judged.loc[leader, 'throughput']:,.0f} +- {judged.loc[leader, 'ci95']:,.0f} token/s")
-print(f"not told apart from it: {', '.join(alike) or 'none'}")
+print(f"not distinguishable from it: {', '.join(alike) or 'none'}")
 print(f"faster without a promise: {', '.join(bets) or 'none'}")
 print(f"kept the cap on the first loads and broke it on the others: {', '.join(broken) or 'none'}")

@@ -181,7 +181,7 @@ for row in sweep.itertuples():
     effective, waste = throughput_and_waste(folder)
     levels = staleness(folder)
     in_batches = pd.read_parquet(folder / "batches.parquet").groupby(["version", "staleness"])["tokens"].sum()
-    assert levels.equals(in_batches.astype(levels.dtype)), "segments and batches tell the same"
+    assert levels.equals(in_batches.astype(levels.dtype)), "segments and batches agree"
     ages = levels.index.get_level_values("staleness")
     assert np.isclose(effective, row.effective_throughput)
     assert np.isclose(waste, row.waste)

@@ -267,4 +267,4 @@ summaries[[*columns, "mean_length_ratio_dropped_to_trained"]].set_index("framewo
 # * Read a quota's eta as a *lead in batches*. It bounds memory and mean staleness, not the maximum.
 # * The maximum grows with the longest responses divided by the time of a step. It grows with eta as well.
 # * A strict bound needs a rule that looks at ages: a filter (L3), cancelling plus a filter, or a trainer that waits.
-#   [mechanisms.md](../docs/mechanisms.md) says which framework has which; `choosing_under_a_cap` says what each costs.
+#   [mechanisms.md](../docs/mechanisms.md) lists which framework has which; `choosing_under_a_cap` measures each.

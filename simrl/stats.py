@@ -1,4 +1,4 @@
-"""Statistics of a few numbers: Student's t interval of a mean."""
+"""Statistics of a few numbers: their spread, Student's t interval of their mean, the place of a value among them."""
 
 from __future__ import annotations
 
@@ -35,11 +35,27 @@ def t_quantile_975(degrees: int) -> float:
     return (low + high) / 2
 
 
-def t_interval(values: Sequence[float]) -> float:
-    """Half-width of the 95 % t interval of a mean; NaN for fewer than two values."""
+def variance(values: Sequence[float]) -> float:
+    """Sample variance, divisor n - 1; NaN for fewer than two values."""
     n = len(values)
     if n < 2:
         return math.nan
     mean = math.fsum(values) / n
-    variance = math.fsum((value - mean) ** 2 for value in values) / (n - 1)
-    return t_quantile_975(n - 1) * math.sqrt(variance / n)
+    return math.fsum((value - mean) ** 2 for value in values) / (n - 1)
+
+
+def standard_deviation(values: Sequence[float]) -> float:
+    """Sample standard deviation, in the unit of the values; NaN for fewer than two values."""
+    return math.sqrt(variance(values))
+
+
+def t_interval(values: Sequence[float]) -> float:
+    """Half-width of the 95 % t interval of a mean; NaN for fewer than two values."""
+    n = len(values)
+    return t_quantile_975(n - 1) * math.sqrt(variance(values) / n) if n > 1 else math.nan
+
+
+def percentile_rank(value: float, values: Sequence[float]) -> float:
+    """Share of *values* (at least one) that is below *value*, equal ones counted half, in percent."""
+    below = sum(one < value for one in values) + sum(one == value for one in values) / 2
+    return 100 * below / len(values)

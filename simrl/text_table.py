@@ -1,4 +1,4 @@
-"""Tables as aligned plain text."""
+"""Tables as aligned plain text and as Markdown."""
 
 from __future__ import annotations
 
@@ -24,8 +24,13 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([line(header), line(["-" * width for width in widths]), *map(line, rows)])
 
 
+def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Return *rows* under *header* as a Markdown table; cells are Markdown themselves."""
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (header, ["---"] * len(header), *rows))
+
+
 def number_text(value: float | None, digits: int = 4) -> str:
-    """Return a number in *digits* significant figures (whole numbers whole), "-" for none or NaN."""
+    """Return a number in *digits* significant figures (integers in full), "-" for none or NaN."""
     if value is None or value != value:  # noqa: PLR0124 - NaN
         return "-"
     if float(value).is_integer() or abs(value) >= 10 ** (digits - 1):

@@ -19,22 +19,23 @@ from pathlib import Path
 from typing import Any
 
 from simrl.cli.exit_code import FAILED, exit_code
+from simrl.config.schema import ConfigError
 from simrl.sweep.request import KEYS, Request, carry_out, parse
 from simrl.terminal import report
 
 GRID = Path(__file__).parent / "article.yaml"
 MOST_NAME = 80
-"""Characters of a folder's name that tell the settings."""
+"""Characters of a folder's name that the settings may take."""
 
 
 def folder_name(settings: Mapping[str, Any]) -> str:
     """Return the name of the folder for the tables and the report: article, or with its settings if there are any."""
     if not settings:
         return "article"
-    told = "-".join(f"{key}={value}" for key, value in sorted(settings.items()))
-    name = re.sub(r"[^A-Za-z0-9._=-]+", "_", told)[:MOST_NAME]
-    if name != told:  # two settings must not share a name
-        name += f"-{sha256(told.encode()).hexdigest()[:8]}"
+    given = "-".join(f"{key}={value}" for key, value in sorted(settings.items()))
+    name = re.sub(r"[^A-Za-z0-9._=-]+", "_", given)[:MOST_NAME]
+    if name != given:  # two settings must not share a name
+        name += f"-{sha256(given.encode()).hexdigest()[:8]}"
     return f"article-{name}"
 
 
@@ -47,12 +48,18 @@ def reproduce(request: Request) -> int:
     from simrl.sweep.executors.job import cores  # noqa: PLC0415
     from sweeps.collection import article_tables  # noqa: PLC0415 - workers read this file too: no pandas up there
     from sweeps.comparison import compare  # noqa: PLC0415
+    from sweeps.comparison_summary import summary_text  # noqa: PLC0415
     from sweeps.conclusions import conclusions_table, paired_table  # noqa: PLC0415
-    from sweeps.digest import summary_text  # noqa: PLC0415
     from sweeps.figures.drawing import draw_figures, drawing  # noqa: PLC0415
     from sweeps.loads import loads_of  # noqa: PLC0415
-    from sweeps.page import Content, write_page  # noqa: PLC0415
     from sweeps.published import read_published  # noqa: PLC0415
+
+    try:
+        from sweeps.page import Content, write_page  # noqa: PLC0415
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            "report.html", str(error.name), "needs the extra article; pip install -e '.[article]'"
+        ) from error
 
     carried = carry_out(os.path.relpath(GRID), request)
     if not carried.any_ok:

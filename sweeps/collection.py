@@ -14,7 +14,7 @@ from simrl.runs.run import Outcome
 from simrl.runs.status import BATCHES, SUMMARY
 from simrl.runs.tables import write_parquet
 from simrl.sweep.grid import Point
-from sweeps.figures.tables import ArticleTables
+from sweeps.figures.article_tables import ArticleTables
 
 SWEEP, LEVELS = "sweep.parquet", "levels.parquet"
 EVERY_KEY = "workload.law"

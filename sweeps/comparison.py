@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 from yaml import safe_load  # type: ignore[import-untyped]
 
+from simrl.stats import percentile_rank, standard_deviation
 from sweeps.loads import Load, mean_of
 from sweeps.measures import Span, measure
 from sweeps.published import Published
@@ -35,7 +35,7 @@ WITHIN_ONE = ("areal", "skyrl", "nemo_ready_first", "openrlhf", "slime", "layers
 THROUGHPUT_TOLERANCE, FRACTION_TOLERANCE, COUNT_TOLERANCE = 0.075, 0.05, 0.35
 ROUNDING = 1e-9
 FEW_TOKENS = 1000
-"""Stands for none, where the article's figure shows none."""
+"""Fewer count as none, where the article's figure shows none."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def _compared(row: Published, loads: Sequence[Load], *, without: bool | None) ->
     there = [value for value in lows if not math.isnan(value)]
     comparable = row.compare != "info"
     within = verdict.within if there or not comparable else without
-    std = float(np.std(there, ddof=1)) if len(there) > 1 else math.nan
+    std = standard_deviation(there)
     middle = sum(mean) / 2
     outside = (max(0.0, low - mean[1]) or min(0.0, high - mean[0])) if low < high else low - middle
     out |= {
@@ -161,7 +161,7 @@ def _compared(row: Published, loads: Sequence[Load], *, without: bool | None) ->
         "difference": 0.0 - outside,
         "relative_difference": (0.0 - outside) / low if low and is_number else math.nan,
         "z": (low - mean[0]) / std if is_number and std > 0 else math.nan,
-        "percentile": _percentile(low, there) if is_number and len(there) > 1 else math.nan,
+        "percentile": percentile_rank(low, there) if is_number and len(there) > 1 else math.nan,
         "rule": verdict.rule,
         "within": within,
         "agreeing": sum(judge(row, one, one).within is True for one in spans),
@@ -170,12 +170,6 @@ def _compared(row: Published, loads: Sequence[Load], *, without: bool | None) ->
     out["reason"] = "" if within or not comparable else missing or reason_for(row, out)
     out["note"] = row.note
     return out
-
-
-def _percentile(value: float, ours: Sequence[float]) -> float:
-    """Return the share of our values below *value*, equal ones counted half, in percent."""
-    below = sum(one < value for one in ours) + sum(one == value for one in ours) / 2
-    return 100 * below / len(ours)
 
 
 def fitted_on() -> tuple[str, ...]:

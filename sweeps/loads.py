@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from sweeps.figures.tables import ArticleTables
+from sweeps.figures.article_tables import ArticleTables
 
 SPECIAL_BLOCKS = ("slow_batches", "areal_50_versions")
 """Blocks that are no part of a framework's scan."""

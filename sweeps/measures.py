@@ -1,6 +1,6 @@
 """What each published metric is in our table: a function from one load and a published row to a number or a range.
 
-NaN says that no run of this load has it (no configuration reaches that staleness, for example).
+NaN: no run of this load has it (no configuration reaches that staleness, for example).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NONE: Span = (math.nan, math.nan)
 
 
 def runs_meant(load: Load, row: Published) -> Sequence[Run]:
-    """Return the runs a published row speaks of.
+    """Return the runs a published row is about.
 
     Raises:
         LookupError: if the sweep lacks them.

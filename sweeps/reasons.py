@@ -1,4 +1,4 @@
-"""Why a value misses: what is known of single values, and else what its place among our loads tells."""
+"""Why a value misses: what is known of single values, and else its place among our loads."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def reason_for(row: Published, ours: Mapping[str, object]) -> str:
 
 
 def spread(ours: Mapping[str, object]) -> str:
-    """Return what the published value's place among our loads tells."""
+    """Return how the published value lies among our loads."""
     loads, agreeing = ours["loads"], ours["agreeing"]
     if not loads:
         return "no configuration reaches this on our loads"
     if loads == 1 and str(ours["rule"]).startswith("default load"):
-        return "judged on the default load alone, whatever the others say; seeds=16 tells how many of them agree"
+        return "judged on the default load alone; run with seeds=16 to see how many others agree"
     if loads == 1:
         return "a single load; run with seeds=16 for its spread"
     if str(ours["rule"]).startswith("default load") and agreeing:

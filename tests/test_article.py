@@ -6,10 +6,10 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from sweeps import figures
 from sweeps.article import main
 from sweeps.comparison import tally, throughput_errors
 from sweeps.conclusions import CONCLUSIONS
+from sweeps.figures import drawing
 
 LOADS = 3
 NOT_HERE = {
@@ -113,11 +113,11 @@ def test_deleted_run_alone_is_computed_again(output: Path) -> None:
 def test_settings_leave_the_articles_report_alone(
     output: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With settings given all goes to another folder, as is said; figures that cannot be drawn cost only themselves."""
-    monkeypatch.setattr(figures, "draw_figures", lambda *_: figures.Drawn({}, [figures.ALL]))
-    own, other = (output / "sweeps" / name for name in ("article", "article-framework.eta=2"))
+    """With settings all goes to another folder, which a line names; figures that fail cost only themselves."""
+    monkeypatch.setattr(drawing, "draw_figures", lambda *_: drawing.Drawn({}, [drawing.ALL]))
+    own, other = (output / "sweeps" / name for name in ("article", "article-framework.eta=1"))
     kept = {file: file.read_bytes() for file in own.iterdir() if file.is_file() and file.name != "runs.json"}
-    assert main([f"output_dir={output}", "framework.eta=2"]) == 1
+    assert main([f"output_dir={output}", "framework.eta=1"]) == 1
     assert f"tables and report go to {other}/\n" in capsys.readouterr().err
     assert {file: file.read_bytes() for file in kept} == kept
     assert "None drawn." in (other / "report.html").read_text()

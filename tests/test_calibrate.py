@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 from yaml import safe_dump
 
-import simrl.calibration.model
+import simrl.calibration.forward_model
 from simrl.calibration.fit import Fit, not_identified
 from simrl.calibration.fit_report import fit_report
-from simrl.calibration.model import COSTS, Model, measure
+from simrl.calibration.forward_model import COSTS, ForwardModel, measure
 from simrl.calibration.spec import Parameter, Spec, read_spec
 from simrl.calibration.targets import STEP_COLUMNS, Target
 from simrl.cli import commands
@@ -50,8 +50,8 @@ def here(monkeypatch: pytest.MonkeyPatch) -> list[SimulationConfig]:
         simulated.append(config)
         return measure(config)
 
-    monkeypatch.setattr(simrl.calibration.model, "ProcessPoolExecutor", HerePool)
-    monkeypatch.setattr(simrl.calibration.model, "measure", watched)
+    monkeypatch.setattr(simrl.calibration.forward_model, "ProcessPoolExecutor", HerePool)
+    monkeypatch.setattr(simrl.calibration.forward_model, "measure", watched)
     return simulated
 
 
@@ -63,7 +63,7 @@ def truth(*overrides: str, steps: int) -> dict[str, float]:
     from simrl.config.compose import config_folder
 
     with initialize_config_dir(config_folder(), version_base="1.3"):
-        return measure(Model(spec, 1).configuration((*SMALL, *overrides, f"versions={steps}"), TRUTH))
+        return measure(ForwardModel(spec, 1).configuration((*SMALL, *overrides, f"versions={steps}"), TRUTH))
 
 
 def write_run(path: Path, steps: int = 4, columns: tuple[str, ...] = ("step_s", "throughput")) -> None:
@@ -145,17 +145,17 @@ def test_parameters_that_the_data_cannot_tell_apart_are_named(tmp_path: Path, he
     """MFU and peak FLOP/s only act as their product: the report names the pair, and the loose combination."""
     pair = {**MFU, "hardware.peak_flops_per_s": [1e14, 1.4e14, 2e14]}
     _, text = calibrated(tmp_path, parameters=pair, rounds=1)
-    said = text.split("do not tell")[1].split("## Targets")[0]
-    assert "* hardware.peak_flops_per_s and trainer.mfu: they move the targets alike" in said
-    assert "* combination" in said
+    named = text.split("do not fix")[1].split("## Targets")[0]
+    assert "* hardware.peak_flops_per_s and trainer.mfu: they move the targets alike" in named
+    assert "* combination" in named
     assert here
 
 
 def test_a_parameter_that_moves_nothing_is_named() -> None:
-    """A column of zeros is told, alone or beside others, and so is a direction that too few targets leave open."""
+    """A column of zeros is named, alone or beside others, and so is a direction that too few targets leave open."""
     one, two = (Parameter(key, 0.0, 0.5, 1.0) for key in ("a", "b"))
     assert not_identified(np.array([[1.0, 0.0], [0.0, 1.0]]), (one, two)) == []
-    assert not_identified(np.array([[1.0, 0.0], [1.0, 0.0]]), (one, two))[0].startswith("b: its whole range")
+    assert not_identified(np.array([[1.0, 0.0], [1.0, 0.0]]), (one, two))[0].startswith("b: its full range")
     assert len(not_identified(np.zeros((2, 2)), (one, two))) == 2
     assert any(text.startswith("combination") for text in not_identified(np.array([[1.0, 0.5]]), (one, two)))
 
@@ -182,8 +182,8 @@ def test_errors_of_waste_are_differences_and_of_the_rest_relative() -> None:
     assert "held out |" not in text
 
 
-def test_workers_change_no_byte_and_progress_is_told(tmp_path: Path, here: list[SimulationConfig]) -> None:
-    """Two workers write the files that one process writes; rounds and runs are told on stderr."""
+def test_workers_change_no_byte_and_progress_is_reported(tmp_path: Path, here: list[SimulationConfig]) -> None:
+    """Two workers write the files that one process writes; rounds and runs are reported on stderr."""
     changed = {"parameters": MFU, "rounds": 1}
     calibrated(tmp_path, **changed)
     command = [sys.executable, "-m", "simrl", "calibrate", str(tmp_path / "spec.yaml"), "--workers", "2"]
@@ -262,7 +262,7 @@ BAD: dict[str, tuple[dict[str, Any], Callable[[Path], None] | None, str]] = {
     "CSV with a hole": ({}, text_of("a,step_s\n5\n", "run.csv"), "line 2: step_s=None must be a number"),
     "CSV with a zero": ({}, text_of("step_s\n0\n", "run.csv"), "line 2: step_s=0 must be"),
     "everything held out": ({"hold_out_every": 1}, None, "hold_out_every=1: leaves nothing to fit on"),
-    "no seeds": ({"seeds": 0}, None, "seeds=0: must be a whole number, 1 or more"),
+    "no seeds": ({"seeds": 0}, None, "seeds=0: must be an integer, 1 or more"),
     "no rounds": ({"rounds": 0}, None, "rounds=0"),
 }
 

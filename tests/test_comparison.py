@@ -15,11 +15,11 @@ from simrl.sweep.grid import expand, force, load_sweep
 from sweeps.article import GRID, folder_name, main, parse
 from sweeps.collection import article_tables
 from sweeps.comparison import compare, judge, tally
+from sweeps.comparison_summary import summary_text
 from sweeps.conclusions import CONCLUSIONS, conclusions_table, paired_table
-from sweeps.digest import summary_text
-from sweeps.figures.tables import ArticleTables
+from sweeps.docs_html import docs_html
+from sweeps.figures.article_tables import ArticleTables
 from sweeps.loads import COLUMNS, Load, loads_of
-from sweeps.markdown import html_of
 from sweeps.measures import measure
 from sweeps.page import Content, page_html
 from sweeps.published import Published, read_published, span
@@ -121,7 +121,7 @@ def test_measures_read_the_runs_they_name(loads: list[Load], row: Published, exp
 
 
 def test_what_no_run_reaches_is_a_miss_with_a_reason() -> None:
-    """A staleness that no configuration has on any load gives no value, is not within, and says why."""
+    """A staleness that no configuration has on any load gives no value, is not within, and has a reason."""
     rows = [published("verl_wait", "warmup=1,max_staleness=1", "effective_throughput", "1825")]
     table = compare(rows, loads_of(made_up(max_staleness=9)))
     assert math.isnan(table["ours"][0])
@@ -129,7 +129,7 @@ def test_what_no_run_reaches_is_a_miss_with_a_reason() -> None:
     assert "no configuration reaches" in table["reason"][0]
 
 
-def test_a_missing_run_is_said_not_hidden(loads: list[Load]) -> None:
+def test_a_missing_run_is_a_miss(loads: list[Load]) -> None:
     """A value whose run failed counts as a miss that names the run."""
     table = compare([published("areal", "eta=9", "waste", "0", "exact")], loads)
     assert not table["within"][0]
@@ -137,7 +137,7 @@ def test_a_missing_run_is_said_not_hidden(loads: list[Load]) -> None:
 
 
 def test_what_was_not_asked_for_is_not_judged() -> None:
-    """With settings given, only values whose runs are there count; where there is none, it says -."""
+    """With settings given, only values whose runs are there count; where there is none, the page has -."""
     changed = ["framework.eta=2"]
     tables = made_up()
     some = loads_of(replace(tables, summary=tables.summary.query("eta == 2")))
@@ -162,7 +162,7 @@ def test_what_was_not_asked_for_is_not_judged() -> None:
 
 
 def test_settings_have_a_folder_of_their_own() -> None:
-    """The article's folder is the article's alone; other folders' names tell the settings, safe as file names."""
+    """The article's folder is the article's alone; other folders' names hold the settings, safe as file names."""
     assert folder_name({}) == "article"
     assert folder_name({"framework.eta": 2, "b": True}) == "article-b=True-framework.eta=2"
     listed = folder_name({"framework.eta": [1, 2]})
@@ -176,7 +176,7 @@ def test_a_single_load_is_no_reason_where_it_alone_counts() -> None:
     """A miss judged on the default load is not sent to other loads for its verdict."""
     rows = [published("trl", "eta=1", "max_staleness", "7", "exact"), published("trl", "eta=1", "waste", "0.9")]
     exact, near = compare(rows, loads_of(made_up(1)))["reason"]
-    assert exact == "judged on the default load alone, whatever the others say; seeds=16 tells how many of them agree"
+    assert exact == "judged on the default load alone; run with seeds=16 to see how many others agree"
     assert near == "a single load; run with seeds=16 for its spread"
 
 
@@ -215,7 +215,7 @@ def test_the_published_value_has_its_place_among_our_loads(loads: list[Load]) ->
     ],
 )
 def test_tolerances(metric: str, value: str, compare: str, ours: tuple[float, float], within: bool) -> None:
-    """Each kind of value has its tolerance, and the verdict says which rule it used."""
+    """Each kind of value has its tolerance, and the verdict names its rule."""
     verdict = judge(published("trl", "eta=1", metric, value, compare), ours, ours)
     assert verdict.within is within
     assert verdict.rule
@@ -264,21 +264,28 @@ def test_the_page_stands_alone(loads: list[Load], tmp_path: Path) -> None:
     assert "data:image/png;base64," in page
     assert not any(mark in page for mark in ('src="http', "<link", "@import", "url("))
     assert "fitted on AReaL, SkyRL and verl values alone; all others are predictions" in page
-    assert "$" not in page
+    assert not any(mark in page for mark in ("{{", "{%", "&lt;wbr"))
     assert "Every claim" not in page
     assert "Every conclusion rests on all loads" in " ".join(page.split())
 
 
+def test_links_of_the_docs_stay_inside() -> None:
+    """A link to another file becomes its text, one to the web stays."""
+    html = docs_html("see [the *sweeps*](sweeps.md) and [PSRL](https://example.org/a)")
+    assert html == '<p>see the <em>sweeps</em> and <a href="https://example.org/a">PSRL</a></p>\n'
+
+
 def test_our_docs_become_html() -> None:
     """Headings, lists, tables, code and links of the docs survive."""
-    html = html_of(
+    html = docs_html(
         "# A\ntext *b* `c<d`\n\n* one\n  more\n* two\n\n| x | y |\n|---|---|\n| 1 | 2 |\n\n```sh\na < b\n```", below=2
     )
-    assert "<h3>A</h3><p>text <i>b</i> <code>c&lt;d</code></p>" in html
-    assert "<ul><li>one more</li><li>two</li></ul>" in html
+    assert "<h3>A</h3>\n<p>text <em>b</em> <code>c&lt;d</code></p>" in html
+    assert "<li>one\nmore</li>\n<li>two</li>" in html
     assert "<th>x</th>" in html
     assert "<td>2</td>" in html
-    assert "<pre>a &lt; b</pre>" in html
+    assert "a &lt; b" in html.split("<pre>")[1]
+    assert '<div class="wide"><table>' in html
 
 
 @pytest.mark.parametrize(
@@ -296,9 +303,9 @@ def test_bad_arguments_get_one_line_and_code_2(
 ) -> None:
     """A request that cannot be met is refused before anything is written."""
     assert main(arguments) == 2
-    said = capsys.readouterr().err
-    assert part in said
-    assert said.count("\n") == 1
+    printed = capsys.readouterr().err
+    assert part in printed
+    assert printed.count("\n") == 1
 
 
 def test_arguments_are_read() -> None:
@@ -320,7 +327,7 @@ def test_published_ranges_have_two_ends() -> None:
     }
 
 
-def test_nothing_to_collect_is_said(tmp_path: Path) -> None:
+def test_nothing_to_collect_is_an_error(tmp_path: Path) -> None:
     """A sweep none of whose runs finished has no tables."""
     with pytest.raises(ValueError, match="no run finished"):
         article_tables([], [], tmp_path, tmp_path)

@@ -19,8 +19,20 @@ from simrl.model.simulation import prepare, simulate
 
 OPTIONS = [(group, path.stem) for group in GROUPS for path in sorted((Path(config_folder()) / group).glob("*.yaml"))]
 TINY = ("versions=2", "groups_per_batch=2", "group_size=8", "framework.eta=1")
+# enough H20s to generate with the model's weights in fp8 and to train it
+MANY = (
+    "hardware.gpus=512",
+    "rollout.tensor_parallel=8",
+    "rollout.weight_precision=fp8",
+    "trainer.tensor_parallel=8",
+    "trainer.pipeline_parallel=32",
+)
+LARGE = ("deepseek_v3", "glm_4_5_air", "gpt_oss_120b", "llama3_3_70b", "qwen3_235b_a22b")
 NEEDS = {
+    **{("model", name): MANY for name in LARGE},
     ("workload", "trace"): ("workload.path=tests/data/tiny_trace.jsonl",),
+    ("workload", "histogram"): ("workload.path=tests/data/tiny_histogram.csv",),
+    ("workload", "quantiles"): ("workload.mean=2000", "workload.clip_share=0.02"),
     ("hardware", "l40s"): ("model=qwen3_4b",),
     # weights that leave one accelerator no room for KV
     ("model", "qwen3_32b"): ("rollout.tensor_parallel=1",),

@@ -1,4 +1,4 @@
-"""The docs say what the code does: generated tables are checked against the configurations."""
+"""The docs are about this code: generated tables are the configurations' own, links and paths lead somewhere."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from simrl.model.control.mechanism_table import full_table, rows, short_table
 from simrl.version import VERSION
 
 ROOT = Path(__file__).parent.parent
+PAGES = (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), *sorted(ROOT.glob("[st]*/**/README.md")))
+"""All pages; .venv and outputs hold none."""
 
 
 def between(text: str, begin: str) -> str:
-    """Return what stands between the markers."""
+    """Return the text between the markers."""
     return text.split(f"<!-- table: {begin} -->\n")[1].split("<!-- end -->", maxsplit=1)[0].strip()
 
 
@@ -24,23 +26,34 @@ def between(text: str, begin: str) -> str:
     ("file", "marker", "table"), [("docs/mechanisms.md", "full", full_table), ("README.md", "short", short_table)]
 )
 def test_the_tables_are_the_configurations_own(file: str, marker: str, table) -> None:
-    """The mechanism tables in the docs and the README are what the framework files say."""
+    """The mechanism tables in the docs and the README are what the framework files hold."""
     assert between((ROOT / file).read_text(), marker) == table()
 
 
-def test_every_framework_says_what_its_knob_bounds() -> None:
+def test_every_framework_names_what_its_knob_bounds() -> None:
     """Each framework names its upstream knob and what it really bounds."""
     for row in rows():
         assert all(row[:4]), row
 
 
 def test_links_in_the_docs_lead_somewhere() -> None:
-    """Relative links in README and docs/ point at files that exist."""
-    for page in (*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")):
+    """Relative links point at files that exist."""
+    for page in PAGES:
         for target in page.read_text().split("](")[1:]:
             link = target.split(")")[0].split("#")[0]
             if link and "://" not in link:
                 assert (page.parent / link).exists(), f"{page.name}: {link}"
+
+
+def test_paths_in_the_docs_exist() -> None:
+    """A file or folder of the repository that a page names is there, modules of ``python -m`` included."""
+    for page in PAGES:
+        text = page.read_text()
+        for path in re.findall(r"`((?:simrl|sweeps|conf|tests|docs)/[\w/.-]*)`", text):
+            assert (ROOT / path).exists(), f"{page.name}: {path}"
+        for module in re.findall(r"python -m ((?:simrl|sweeps)[\w.]*\w)", text):
+            base = ROOT.joinpath(*module.split("."))
+            assert base.with_suffix(".py").exists() or (base / "__main__.py").exists(), f"{page.name}: {module}"
 
 
 def test_the_packages_description_needs_no_repository() -> None:

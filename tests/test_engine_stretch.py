@@ -11,9 +11,10 @@ import numpy as np
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from simrl.model.engine.requests import OpenRequest
 from simrl.model.engine.vllm import stretch
-from simrl.model.engine.vllm.engine import Engine, EngineOptions
-from simrl.model.engine.vllm.state import NEVER_NS, PAUSED_ALL, REQUEST, RUNNING, WAITING
+from simrl.model.engine.vllm.engine import EngineOptions, VllmEngine
+from simrl.model.engine.vllm.state import NEVER_NS, PAUSED_ALL, RUNNING, WAITING
 from tests.engine_plans import EVERY_ITERATION_1000_NS, Instance, Plan, obeys_the_laws, picture, plans
 
 HYPOTHESIS = settings(deadline=None, derandomize=True, max_examples=250)
@@ -52,11 +53,11 @@ def test_running_ahead_and_going_back_leaves_no_trace(plan: Plan) -> None:
 def test_the_engine_tells_completions_as_if_it_had_never_run_ahead(plan: Plan, single: bool) -> None:
     """Engine, always ahead and often set back, ends the same requests at the same times as a bare state."""
     plain = Instance(plan)
-    engine = Engine(plan.options, plan.costs, single=single)
+    engine = VllmEngine(plan.options, plan.costs, single=single)
     finished: list[tuple[int, int]] = []
     for now_ns, what, details in [*plan.steps, (NEVER_NS, "resume", None)]:
         plain.move(now_ns)
-        while (due_ns := engine.run_ahead()) is not None and due_ns <= now_ns:
+        while (due_ns := engine.advance()) is not None and due_ns <= now_ns:
             engine.catch_up(due_ns)
             finished += [(ended.trajectory, ended.finish_ns) for ended in engine.collect()]
         assert finished == plain.finished
@@ -64,31 +65,32 @@ def test_the_engine_tells_completions_as_if_it_had_never_run_ahead(plan: Plan, s
             break
         engine.catch_up(now_ns)
         assert plain.samples.tolist() == engine.samples.tolist()
-        assert open_requests(plain.state.requests[: plain.submitted]) == open_requests(engine.open_requests())
+        assert open_requests(plain.state.requests[: plain.submitted]) == sorted(engine.open_requests())
         plain.apply(what, details)
         do_to_engine(engine, plain.submitted - 1, what, details)
     assert engine.in_flight == 0
 
 
 def open_requests(records: np.ndarray) -> list[tuple[int, ...]]:
-    """Return what is still to be done, by trajectory."""
+    """Return how far what is still to be done has come, by trajectory."""
     records = records[np.isin(records["status"], (WAITING, RUNNING))]
-    return sorted(records[list(REQUEST.names)].tolist())
+    return sorted(records[list(OpenRequest._fields)].tolist())
 
 
-def do_to_engine(engine: Engine, newest: int, what: str, details: Any) -> None:
+def do_to_engine(engine: VllmEngine, newest: int, what: str, details: Any) -> None:
     """Do one step of a plan through the engine's own methods; requests are numbered in order of submission."""
+    version, held_until_ns = engine.state.engine[["version", "hold_until_ns"]][0].item()
     match what:
         case "submit":
             engine.submit(newest, *details.values())
         case "abort" if details % max(1, newest + 1) in engine._slots:
             engine.abort(details % max(1, newest + 1))
         case "reset":
-            engine.drop_kv_in_place()
+            engine.update(version, "recompute", held_until_ns)
         case "resubmit":
-            engine.abort_and_resubmit_all()
+            engine.update(version, "abort", held_until_ns)
         case "weights":
-            engine.set_version(int(engine.state.engine["version"][0]) + 1, details)
+            engine.update(version + 1, "keep", details)
         case "pause_new" | "resume":
             engine.pause_admission(what == "pause_new")
         case "pause_all":  # not among the engine's methods

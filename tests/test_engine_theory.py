@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 from simrl.config.schema import EngineCosts
 from simrl.model.engine.vllm import scheduler, stretch
-from simrl.model.engine.vllm.engine import Engine, EngineOptions, build_state
+from simrl.model.engine.vllm.engine import EngineOptions, VllmEngine, build_state
 from simrl.model.engine.vllm.state import NEVER_NS, PAUSED_NEW, UNPAUSED, EngineState
 from tests.engine_plans import Instance, Plan, plans
 from tests.iteration_time import iteration_s
@@ -110,7 +110,7 @@ def test_littles_law_holds_in_a_closed_loop(blocks: int, prefix_caching: bool) -
     options = EngineOptions(
         blocks=blocks, max_num_seqs=8, max_model_len=400, prefix_caching=prefix_caching, sample_every_ns=1000
     )
-    engine = Engine(options, EngineCosts(1e-6, 0, 0, 0, 0, 0))
+    engine = VllmEngine(options, EngineCosts(1e-6, 0, 0, 0, 0, 0))
     asks: dict[int, list[int]] = defaultdict(list)  # by time, the users whose thinking ends
     for user in range(12):
         asks[1000 * user].append(user)
@@ -118,7 +118,7 @@ def test_littles_law_holds_in_a_closed_loop(blocks: int, prefix_caching: bool) -
     user_of: dict[int, int] = {}
     times_ns: list[int] = []
     while asks or engine.in_flight:
-        due_ns = engine.run_ahead()
+        due_ns = engine.advance()
         now_ns = min([*asks, NEVER_NS if due_ns is None else due_ns])
         engine.catch_up(now_ns)
         if now_ns == due_ns:

@@ -16,7 +16,7 @@ from simrl.model.clock import to_ns
 from simrl.model.control.prime_rl.concurrency import AdaptiveConcurrency, Concurrency
 from simrl.model.control.prime_rl.dispatcher import BURST_SHARE, BURST_WINDOW_NS
 from simrl.model.control.prime_rl.orchestrator import Orchestrator
-from simrl.model.engine.vllm.engine import Engine, EngineOptions
+from simrl.model.engine.vllm.engine import EngineOptions, VllmEngine
 from simrl.model.metrics import summarise, tokens_of
 from simrl.model.records import DROPPED_L2, NONE, TRAINED, Records
 from simrl.model.simulation import DeadlockError, prepare, simulate
@@ -119,19 +119,17 @@ def test_polls_see_the_same_engines_in_both_steppings(config: SimulationConfig) 
 
 
 def test_a_look_disturbs_nothing_and_sees_what_catching_up_sees() -> None:
-    """Engine.look() agrees with the state after catch_up() at any time, and the completion due stays due."""
+    """What look() shows is what stands after catch_up() at any time, and the completion due stays due."""
     options = EngineOptions(blocks=200, max_model_len=2000)
-    looked, caught = (Engine(options, EngineCosts(0.0, 0.02, 1e-4, 1e-6, 1e-4, 0.0)) for _ in range(2))
+    looked, caught = (VllmEngine(options, EngineCosts(0.0, 0.02, 1e-4, 1e-6, 1e-4, 0.0)) for _ in range(2))
     for engine in (looked, caught):
         for trajectory, target in enumerate((300, 700, 900, 1500)):
             engine.submit(trajectory, 100, target, trajectory, 100)
-    due_ns = looked.run_ahead()
+    due_ns = looked.advance()
     for now_ns in range(to_ns(0.01), to_ns(6.0), to_ns(0.37)):
-        record = looked.look(now_ns)
-        caught.run_ahead()
+        caught.advance()
         caught.catch_up(now_ns)
-        for name in ("running", "waiting", "free_blocks", "preemptions"):
-            assert record[name] == caught.state.engine[0][name]
+        assert looked.look(now_ns) == caught.look(now_ns)
     assert looked.due_ns == due_ns
     assert [finished.trajectory for finished in looked.collect()] == [0]
 

@@ -1,92 +1,33 @@
-"""Rules of the workloads: what the laws draw, and how a trace is read or refused."""
+"""Rules of the laws that draw a workload: streams, means, bounds, common random numbers."""
 
 from __future__ import annotations
 
-import csv
-import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
-from pyarrow import parquet
 
 from simrl.config.schema import ConfigError, WorkloadConfig
-from simrl.model.workload import build_workload
 from simrl.model.workload.lengths import CHUNK_GROUPS
 from simrl.model.workload.lognormal import capped_mean, mu_of_capped_mean
 from simrl.model.workload.streams import stream
+from tests.trace_files import TINY_TRACE, build, responses
 
 CONF = Path(__file__).parents[1] / "conf" / "workload"
-TINY_TRACE = Path(__file__).parent / "data" / "tiny_trace.jsonl"
+STATED = {"quantiles": {"mean": 2000}, "histogram": {"path": str(TINY_TRACE.with_name("tiny_histogram.csv"))}}
 DAPO_MATH = WorkloadConfig(name="dapo_math", law="lognormal")
 SLOW_BATCHES = WorkloadConfig(name="slow_batches", law="batches", slow_batches=[2, 3])
 
 
-def build(config, *, seed=0, groups_per_batch=16, group_size=8):
-    """The workload of a configuration, in the default shape unless told otherwise."""
-    return build_workload(config, seed, groups_per_batch, group_size)
-
-
-def responses(workload, groups):
-    """Response lengths of the first groups, tokens, shape (groups, group_size)."""
-    return np.array([workload.lengths(group)[1] for group in range(groups)])
-
-
-def rows_of(groups):
-    """Rows of a trace from {group: (prompt, responses)}."""
-    return [
-        {"group": group, "prompt_tokens": prompt, "response_tokens": response}
-        for group, (prompt, members) in groups.items()
-        for response in members
-    ]
-
-
-def write_jsonl(path, rows):
-    """Write rows as JSON lines."""
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
-def write_csv(path, rows):
-    """Write rows as CSV with a header."""
-    with path.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    return path
-
-
-def write_parquet(path, rows):
-    """Write rows as Parquet."""
-    parquet.write_table(pa.Table.from_pylist(rows), path)
-    return path
-
-
-WRITERS = {".jsonl": write_jsonl, ".csv": write_csv, ".parquet": write_parquet}
-
-
-def trace(path, *, group_size=2, **columns):
-    """The workload of a trace file."""
-    return build(WorkloadConfig(name="trace", law="trace", path=str(path), **columns), group_size=group_size)
-
-
-def refusal(path, **options):
-    """The one-line message with which a trace is refused."""
-    with pytest.raises(ConfigError) as caught:
-        trace(path, **options)
-    message = str(caught.value)
-    assert "\n" not in message
-    assert Path(path).name in message
-    return message
-
-
-GOOD = {"a": (100, [10, 20]), "b": (200, [30, 40]), "c": (300, [50, 60])}
+def prompts(workload, groups):
+    """Prompt lengths of the first groups, tokens, shape (groups,)."""
+    return np.array([workload.lengths(group)[0] for group in range(groups)])
 
 
 def test_stream_repeats():
@@ -101,6 +42,7 @@ def test_stream_differs(other):
 
 
 @given(mean=st.floats(1, 38000), sigma=st.floats(0, 3))
+@settings(max_examples=50, deadline=None)
 def test_mu_meets_capped_mean(mean, sigma):
     """The mu that is solved for gives the wanted mean after the cap."""
     assert capped_mean(mu_of_capped_mean(mean, sigma, 38912), sigma, 38912) == pytest.approx(mean, rel=1e-9)
@@ -196,6 +138,23 @@ def test_seeds_differ(config):
     assert [one.lengths(group)[0] for group in range(50)] != [two.lengths(group)[0] for group in range(50)]
 
 
+@pytest.mark.parametrize("config", [DAPO_MATH, SLOW_BATCHES], ids=lambda config: config.name)
+def test_a_draw_stands_for_so_many_seeds_more(config):
+    """Seed 2 of draw 40 is seed 42 of draw 0, prompts and responses, and not seed 2."""
+    drawn, same, other = build(replace(config, draw=40), seed=2), build(config, seed=42), build(config, seed=2)
+    np.testing.assert_array_equal(responses(drawn, 50), responses(same, 50))
+    assert prompts(drawn, 50).tolist() == prompts(same, 50).tolist()
+    assert (responses(drawn, 50) != responses(other, 50)).mean() > 0.9
+
+
+def test_prompts_and_responses_are_independent():
+    """A long prompt says nothing about the group's responses."""
+    workload = build(DAPO_MATH, group_size=2)
+    log_prompts = np.log(prompts(workload, 5000))
+    log_responses = np.log(responses(workload, 5000)).mean(axis=1)
+    assert np.corrcoef(log_prompts, log_responses)[0, 1] == pytest.approx(0, abs=0.05)
+
+
 def test_chunks_differ():
     """No chunk of groups repeats another."""
     lengths = responses(build(DAPO_MATH), 2 * CHUNK_GROUPS)
@@ -233,7 +192,7 @@ def test_bad_arguments_are_refused(arguments, message):
 
 
 @given(groups_per_batch=st.integers(1, 40), slow=st.sets(st.integers(1, 6)), group=st.integers(0, 600))
-@settings(deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_slow_batches_layout(groups_per_batch, slow, group):
     """A group's responses lie in the bounds of its batch, and batches repeat with the same lengths."""
     config = WorkloadConfig(name="x", law="batches", batches=6, slow_batches=sorted(slow))
@@ -267,239 +226,6 @@ def test_longest_of_the_constructed_load():
     assert build(WorkloadConfig(name="x", law="batches")).longest_tokens == 1000 + 700
 
 
-@pytest.mark.parametrize("extension", WRITERS)
-def test_trace_formats_agree(tmp_path, extension):
-    """JSON lines, CSV and Parquet of the same rows give the same lengths, all of them."""
-    rows = [json.loads(line) for line in TINY_TRACE.read_text().splitlines()]
-    workload = trace(WRITERS[extension](tmp_path / f"t{extension}", rows), group_size=8)
-    assert workload.groups_available == 8
-    assert responses(workload, 8).ravel().tolist() == [row["response_tokens"] for row in rows]
-    assert [workload.lengths(group)[0] for group in range(8)] == [row["prompt_tokens"] for row in rows[::8]]
-    assert workload.longest_tokens == max(row["prompt_tokens"] + row["response_tokens"] for row in rows)
-    assert responses(workload, 8).dtype == np.int64
-
-
-@given(data=st.data(), groups=st.integers(1, 6), group_size=st.integers(1, 4))
-@settings(max_examples=30, deadline=None)
-def test_trace_keeps_order(tmp_path_factory, data, groups, group_size):
-    """Groups come in order of first appearance and members in row order, however the rows are mixed."""
-    keys = data.draw(st.permutations([group for group in range(groups) for _ in range(group_size)]))
-    rows = [{"group": key, "prompt_tokens": 5 + key, "response_tokens": 1 + row} for row, key in enumerate(keys)]
-    workload = trace(write_jsonl(tmp_path_factory.mktemp("t") / "t.jsonl", rows), group_size=group_size)
-    order = list(dict.fromkeys(keys))
-    assert workload.groups_available == groups
-    for group, key in enumerate(order):
-        prompt, lengths = workload.lengths(group)
-        assert prompt == 5 + key
-        assert lengths.tolist() == [1 + row for row, other in enumerate(keys) if other == key]
-
-
-@pytest.mark.parametrize("extension", WRITERS)
-def test_trace_wraps_around(tmp_path, extension):
-    """Past its end a trace starts over."""
-    workload = trace(WRITERS[extension](tmp_path / f"t{extension}", rows_of(GOOD)))
-    assert workload.groups_available == 3
-    assert [workload.lengths(group)[0] for group in range(7)] == [100, 200, 300, 100, 200, 300, 100]
-    np.testing.assert_array_equal(workload.lengths(4)[1], [30, 40])
-
-
-@pytest.mark.parametrize("extension", WRITERS)
-def test_trace_columns_can_be_named(tmp_path, extension):
-    """The three columns can have any name and further columns don't matter."""
-    rows = [
-        {"note": "x, y\nz", "qid": row["group"], "in": row["prompt_tokens"], "out": row["response_tokens"]}
-        for row in rows_of(GOOD)
-    ]
-    path = WRITERS[extension](tmp_path / f"t{extension}", rows)
-    workload = trace(path, group_column="qid", prompt_column="in", response_column="out")
-    assert responses(workload, 3).tolist() == [[10, 20], [30, 40], [50, 60]]
-
-
-@pytest.mark.parametrize("extension", WRITERS)
-def test_whole_floats_are_token_counts(tmp_path, extension):
-    """A count written as 10.0, as pandas does once a column had a gap, is the count 10."""
-    rows = [dict(row, response_tokens=float(row["response_tokens"])) for row in rows_of(GOOD)]
-    assert trace(WRITERS[extension](tmp_path / f"t{extension}", rows)).lengths(0)[1].tolist() == [10, 20]
-
-
-def test_jsonl_blank_lines_and_bom_are_no_rows(tmp_path):
-    """Blank lines, Windows line ends and a byte-order mark don't matter."""
-    text = "\ufeff" + "\r\n\r\n".join(json.dumps(row) for row in rows_of(GOOD)) + "\r\n"
-    (tmp_path / "t.jsonl").write_text(text, encoding="utf-8", newline="")
-    assert responses(trace(tmp_path / "t.jsonl"), 3).tolist() == [[10, 20], [30, 40], [50, 60]]
-
-
-def test_trace_ignores_seed(tmp_path):
-    """A trace is the same load under every seed."""
-    path = str(write_jsonl(tmp_path / "t.jsonl", rows_of(GOOD)))
-    config = WorkloadConfig(name="trace", law="trace", path=path)
-    loads = [responses(build(config, seed=seed, group_size=2), 3) for seed in (0, 1)]
-    np.testing.assert_array_equal(*loads)
-
-
-def test_no_path_is_refused():
-    """A trace workload without a path asks for one."""
-    with pytest.raises(ConfigError, match=r"workload\.path=None: name the trace file"):
-        WorkloadConfig(name="trace", law="trace")
-
-
-def test_unknown_extension_is_refused(tmp_path):
-    """The message names the extensions there are."""
-    message = refusal(tmp_path / "t.xlsx")
-    assert "unknown extension '.xlsx', must be .jsonl, .csv or .parquet" in message
-
-
-@pytest.mark.parametrize("extension", WRITERS)
-def test_missing_file_is_refused(tmp_path, extension):
-    """The message names the file and where it was looked for."""
-    assert f"no such file (looked in {Path.cwd()})" in refusal(tmp_path / f"t{extension}")
-
-
-def test_folder_is_refused(tmp_path):
-    """A folder is not a trace."""
-    (tmp_path / "t.csv").mkdir()
-    assert "is a folder, not a file" in refusal(tmp_path / "t.csv")
-
-
-@pytest.mark.parametrize("extension", WRITERS)
-def test_missing_column_is_refused(tmp_path, extension):
-    """The message lists the columns there are."""
-    path = WRITERS[extension](tmp_path / f"t{extension}", rows_of(GOOD))
-    message = refusal(path, response_column="output")
-    assert message.startswith("workload.response_column=output: no such column in ")
-    assert message.endswith("choose one of group, prompt_tokens, response_tokens")
-
-
-def test_column_names_do_not_break_the_line(tmp_path):
-    """A column name with a line break still makes a message of one line."""
-    (tmp_path / "t.jsonl").write_text('{"group": 1, "a\\nb": 3}\n')
-    assert refusal(tmp_path / "t.jsonl").endswith("choose one of group, a b")
-
-
-def test_doubled_column_is_refused(tmp_path):
-    """A CSV column that occurs twice is ambiguous."""
-    (tmp_path / "t.csv").write_text("group,prompt_tokens,group,response_tokens\na,1,a,1\n")
-    assert "workload.group_column=group" in refusal(tmp_path / "t.csv")
-
-
-@pytest.mark.parametrize("extension", WRITERS)
-@pytest.mark.parametrize("column", ["prompt_tokens", "response_tokens"])
-@pytest.mark.parametrize("value", [-5, 0, 2.5, None, 2**31])
-def test_bad_count_is_refused(tmp_path, extension, column, value):
-    """What isn't a whole number of at least 1 is refused with its first row, its column and how many there are."""
-    rows = rows_of(GOOD)
-    rows[3][column] = rows[4][column] = value
-    message = refusal(WRITERS[extension](tmp_path / f"t{extension}", rows))
-    unit = "line" if extension == ".jsonl" else "row"
-    shown = "''" if value is None and extension == ".csv" else "'2.5'" if (value, extension) == (2.5, ".csv") else value
-    assert f"{unit} 4, column {column}: {shown} is not a token count (2 such rows); must be a whole number" in message
-
-
-@pytest.mark.parametrize("value", [True, "12", "x\ny", [3], {"n": 1}, float("nan"), float("inf")])
-def test_jsonl_value_of_another_type_is_refused(tmp_path, value):
-    """Truth values, texts, lists, objects and NaN are no counts."""
-    rows = rows_of(GOOD)
-    rows[5]["response_tokens"] = value
-    message = refusal(write_jsonl(tmp_path / "t.jsonl", rows))
-    assert "line 6, column response_tokens: " in message
-    assert "(1 such row)" in message
-
-
-@pytest.mark.parametrize("text", ["abc", "1_000", "1e3", "12 13", "9" * 5000])
-def test_csv_cell_that_is_no_number_is_refused(tmp_path, text):
-    """A cell of text names its own row although the rest of its column are numbers."""
-    rows = rows_of(GOOD)
-    rows[2]["response_tokens"] = text
-    assert "row 3, column response_tokens: '" in refusal(write_csv(tmp_path / "t.csv", rows))
-
-
-@pytest.mark.parametrize("extension", WRITERS)
-def test_null_group_is_refused(tmp_path, extension):
-    """A row without a group is refused with its first row and how many there are."""
-    rows = rows_of(GOOD)
-    rows[1]["group"] = rows[2]["group"] = None
-    message = refusal(WRITERS[extension](tmp_path / f"t{extension}", rows))
-    shown = "''" if extension == ".csv" else "None"
-    assert f"2, column group: {shown} names no group (2 such rows); give every row its group" in message
-
-
-@pytest.mark.parametrize("key", [[1], {"a": 1}, True, float("nan"), " "])
-def test_odd_group_key_is_refused(tmp_path, key):
-    """Lists, objects, truth values, NaN and blanks name no group."""
-    rows = [*rows_of(GOOD), {"group": key, "prompt_tokens": 1, "response_tokens": 1}]
-    assert "line 7, column group: " in refusal(write_jsonl(tmp_path / "t.jsonl", rows))
-
-
-@pytest.mark.parametrize("extension", [".jsonl", ".csv"])
-def test_empty_file_is_refused(tmp_path, extension):
-    """A file without a byte has no rows."""
-    (tmp_path / f"t{extension}").touch()
-    assert "the trace has no rows; write one row for each trajectory" in refusal(tmp_path / f"t{extension}")
-
-
-def test_file_without_rows_is_refused(tmp_path):
-    """A header alone makes no trace."""
-    (tmp_path / "t.csv").write_text("group,prompt_tokens,response_tokens\n")
-    assert "the trace has no rows" in refusal(tmp_path / "t.csv")
-    empty = pa.table({name: pa.array([], pa.int64()) for name in ("group", "prompt_tokens", "response_tokens")})
-    parquet.write_table(empty, tmp_path / "t.parquet")
-    assert "the trace has no rows" in refusal(tmp_path / "t.parquet")
-
-
-@pytest.mark.parametrize("line", [b'{"group": 1,', b"\xff\xfe", b"nonsense", b"[" * 100_000])
-def test_malformed_json_line_is_refused(tmp_path, line):
-    """The message names the line of the file, blank lines counted."""
-    path = write_jsonl(tmp_path / "t.jsonl", rows_of(GOOD))
-    path.write_bytes(path.read_bytes() + b"\n" + line + b"\n")
-    assert "line 8 is not JSON" in refusal(path)
-
-
-def test_json_line_that_is_no_object_is_refused(tmp_path):
-    """A list or a number a line is no row; the message shows what one looks like."""
-    (tmp_path / "t.jsonl").write_text("[1, 2, 3]\n")
-    message = refusal(tmp_path / "t.jsonl")
-    assert 'line 1 is [1, 2, 3]; must be an object like {"group": 0, "prompt_tokens"' in message
-
-
-def test_ragged_csv_is_refused(tmp_path):
-    """A CSV row with a column too few is not skipped."""
-    (tmp_path / "t.csv").write_text("group,prompt_tokens,response_tokens\na,1,2\na,1\n")
-    message = refusal(tmp_path / "t.csv")
-    assert "is not a readable .csv file" in message
-    assert "#3" in message
-
-
-@pytest.mark.parametrize("content", [b"", b"group,prompt_tokens\n" * 20])
-def test_broken_parquet_is_refused(tmp_path, content):
-    """A file that only is called .parquet is refused."""
-    (tmp_path / "t.parquet").write_bytes(content)
-    assert ("no readable .parquet file" if content else "no rows") in refusal(tmp_path / "t.parquet")
-
-
-@pytest.mark.parametrize("extension", WRITERS)
-def test_other_group_size_is_refused(tmp_path, extension):
-    """If all groups have one size, the message says which group_size fits."""
-    message = refusal(WRITERS[extension](tmp_path / f"t{extension}", rows_of(GOOD)), group_size=8)
-    assert message.startswith("group_size=8: group 'a' in ")
-    assert "has 2 rows (3 of 3 groups differ from group_size); set group_size=2 or fix the trace" in message
-
-
-def test_partial_group_is_refused(tmp_path):
-    """The first group with a row too few or too many is named; none is cut or filled."""
-    rows = rows_of(GOOD | {"b": (200, [30]), "c": (300, [50, 60, 70]), "d": (1, [2, 3])})
-    message = refusal(write_jsonl(tmp_path / "t.jsonl", rows))
-    assert "group 'b' in " in message
-    assert "has 1 rows (2 of 4 groups differ from group_size); fix the trace, or set group_size=2" in message
-
-
-def test_differing_prompts_are_refused(tmp_path):
-    """The members of a group share one prompt."""
-    rows = rows_of(GOOD)
-    rows[3]["prompt_tokens"] = 7
-    message = refusal(write_csv(tmp_path / "t.csv", rows))
-    assert "row 4, column prompt_tokens: 7 tokens, but row 3 of the same group 'b' has 200 (1 such groups)" in message
-
-
 @pytest.mark.parametrize("path", sorted(CONF.glob("*.yaml")), ids=lambda path: path.stem)
 def test_conf_matches_schema(path):
     """Each file is named after its workload, builds on the schema and gives a load."""
@@ -508,6 +234,8 @@ def test_conf_matches_schema(path):
     assert loaded.name == path.stem
     if loaded.law == "trace":
         loaded.path = str(TINY_TRACE)
+    if loaded.name in STATED:
+        loaded.update(STATED[loaded.name])
     config = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(WorkloadConfig), loaded))
     prompt, lengths = build(config).lengths(0)
     assert prompt >= 1

@@ -1,4 +1,4 @@
-"""Damped Gauss-Newton in the unit box of the parameters, and what the data cannot tell apart.
+"""Damped Gauss-Newton in the unit box of the parameters, and what the data do not identify.
 
 Every figure is a mean over the same seeds, so that misfits are smooth in the parameters. Held-out targets are run once,
 when the fit is done.
@@ -12,14 +12,14 @@ from itertools import combinations
 
 import numpy as np
 
-from simrl.calibration.model import Model
+from simrl.calibration.forward_model import ForwardModel
 from simrl.calibration.spec import Parameter, Spec
 from simrl.calibration.targets import Target
 
 DIFFERENCE = 0.04  # forward difference in the unit box: wide, for a simulation is not smooth below that
 RIDGE = 1e-3  # keeps the step finite along what the data do not fix
 DAMPING = (0.0, 0.03, 0.3)
-CANNOT_TELL = 0.1  # singular values below this share of the largest are not identified
+NOT_IDENTIFIED = 0.1  # singular values below this share of the largest are not identified
 ALIKE = 0.95  # two parameters whose effects on the targets have this cosine or more act as one
 NAMED = 0.2  # least weight of a parameter that is named in a combination
 AT_BOUND = 1e-3  # of the range
@@ -55,7 +55,7 @@ def misfits(found: np.ndarray, targets: Sequence[Target]) -> np.ndarray:
     return np.array([target.misfit(float(ours)) for ours, target in zip(found, targets, strict=True)])
 
 
-def fit(model: Model, report: Callable[[str], None]) -> Fit:
+def fit(model: ForwardModel, report: Callable[[str], None]) -> Fit:
     """Return the parameters that meet the fitted targets best."""
     spec, targets = model.spec, model.spec.fitted
     place = start = np.array([p.unit(p.start) for p in spec.parameters])
@@ -77,7 +77,7 @@ def fit(model: Model, report: Callable[[str], None]) -> Fit:
     return Fit(spec, place, before, found, jacobian)
 
 
-def slopes(model: Model, place: np.ndarray, misfit: np.ndarray, what: str) -> np.ndarray:
+def slopes(model: ForwardModel, place: np.ndarray, misfit: np.ndarray, what: str) -> np.ndarray:
     """Return the change of each fitted target's misfit over each parameter's range; shape (targets, parameters)."""
     steps = [DIFFERENCE if unit + DIFFERENCE <= 1 else -DIFFERENCE for unit in place]
     moved = [place + change * np.eye(len(place))[n] for n, change in enumerate(steps)]
@@ -97,7 +97,7 @@ def step(place: np.ndarray, jacobian: np.ndarray, misfit: np.ndarray, damping: f
 
 
 def not_identified(jacobian: np.ndarray, parameters: Sequence[Parameter]) -> list[str]:
-    """Say which parameters, pairs and combinations of them the targets do not fix, measured by their ranges.
+    """Return which parameters, pairs and combinations of them the targets do not fix, measured by their ranges.
 
     Args:
         jacobian: see :class:`Fit`.
@@ -107,10 +107,10 @@ def not_identified(jacobian: np.ndarray, parameters: Sequence[Parameter]) -> lis
     strongest = strength.max()
     out, idle = [], set()
     for parameter, own in zip(parameters, strength, strict=True):
-        if own < CANNOT_TELL * strongest or strongest == 0:
+        if own < NOT_IDENTIFIED * strongest or strongest == 0:
             idle.add(parameter.key)
             share = own / strongest if strongest else 0.0
-            out.append(f"{parameter.key}: its whole range hardly moves the targets ({share:.2f} of the strongest)")
+            out.append(f"{parameter.key}: its full range hardly moves the targets ({share:.2f} of the strongest)")
     for (i, one), (j, other) in combinations(enumerate(parameters), 2):
         if one.key in idle or other.key in idle:
             continue
@@ -121,8 +121,8 @@ def not_identified(jacobian: np.ndarray, parameters: Sequence[Parameter]) -> lis
     return out + combinations_not_fixed(jacobian, parameters, idle)
 
 
-def combinations_not_fixed(jacobian: np.ndarray, parameters: Sequence[Parameter], told: set[str]) -> list[str]:
-    """Return directions along which the targets hardly move, but for those of parameters that are *told* already."""
+def combinations_not_fixed(jacobian: np.ndarray, parameters: Sequence[Parameter], named_before: set[str]) -> list[str]:
+    """Return directions along which the targets hardly move, but for those of parameters in *named_before*."""
     _, found, directions = np.linalg.svd(jacobian, full_matrices=True)
     strength = np.zeros(len(parameters))  # fewer targets than parameters leave directions that move nothing at all
     strength[: len(found)] = found
@@ -130,6 +130,6 @@ def combinations_not_fixed(jacobian: np.ndarray, parameters: Sequence[Parameter]
     for own, direction in zip(strength, directions, strict=True):
         parts = sorted(zip(direction, parameters, strict=True), key=lambda part: -abs(part[0]))
         named = {parameter.key: f"{weight:+.2f} {parameter.key}" for weight, parameter in parts if abs(weight) > NAMED}
-        if own < CANNOT_TELL * strength[0] and not set(named) <= told:
+        if own < NOT_IDENTIFIED * strength[0] and not set(named) <= named_before:
             out.append(f"combination {' '.join(named.values())} ({own / strength[0]:.2f} of the strongest)")
     return out

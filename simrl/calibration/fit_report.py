@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from simrl.calibration.fit import Fit, misfits, not_identified
 from simrl.calibration.targets import TOLERANCES
+from simrl.text_table import markdown_table
 
 ABSOLUTE = ("waste",)
 """Kinds whose error is a difference; the others' is relative."""
@@ -23,12 +22,6 @@ def error_of(fitted: Fit, found: np.ndarray, kind: str, *, held_out: bool) -> tu
     return len(errors), float(np.mean(errors)) if errors else float("nan")
 
 
-def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return a table's lines."""
-    lines = [header, ["---"] * len(header), *rows]
-    return ["| " + " | ".join(line) + " |" for line in lines]
-
-
 def fit_report(fitted: Fit) -> str:
     """Return the fit as Markdown."""
     spec = fitted.spec
@@ -39,7 +32,7 @@ def fit_report(fitted: Fit) -> str:
         value = f"{fitted.values[parameter.key]:.6g}"
         ends = f"{parameter.low:.6g} to {parameter.high:.6g}"
         values.append((parameter.key, f"{parameter.start:.6g}", value, ends, remark))
-    lines = ["# Calibration", "", *markdown(("parameter", "start", "fitted", "range", ""), values), ""]
+    lines = ["# Calibration", "", markdown_table(("parameter", "start", "fitted", "range", ""), values), ""]
     for number, parameter in enumerate(spec.parameters):
         if (bound := fitted.bound_of(number)) is not None:
             lines += [f"{parameter.key} ended at its {bound} bound: widen its range, or doubt the model.", ""]
@@ -50,13 +43,13 @@ def fit_report(fitted: Fit) -> str:
         f"{count} targets were fitted, {predicted} are predictions (held out).",
         "",
     ]
-    lines += [*markdown(("mean absolute error of", "targets", "", "at the start", "now"), _errors(fitted)), ""]
+    lines += [markdown_table(("mean absolute error of", "targets", "", "at the start", "now"), _errors(fitted)), ""]
     for held_out, name in ((False, "fitted"), (True, "held out")):
         own = [t.fitted != held_out for t in spec.targets]
         if any(own):
             square = float(np.mean(misfits(fitted.found, spec.targets)[own] ** 2))
             lines.append(f"Mean squared misfit, {name}: {square:.3g} (tolerances squared)")
-    lines += ["", "## What the fitted targets do not tell", ""]
+    lines += ["", "## What the fitted targets do not fix", ""]
     lines += [f"* {text}" for text in not_identified(fitted.jacobian, spec.parameters)] or [
         "* nothing: every parameter is fixed by the data"
     ]
@@ -64,7 +57,7 @@ def fit_report(fitted: Fit) -> str:
     lines += [
         "## Targets",
         "",
-        *markdown(("target", "wanted", "ours", "misfit (tolerances)", "used"), _targets(fitted)),
+        markdown_table(("target", "wanted", "ours", "misfit (tolerances)", "used"), _targets(fitted)),
     ]
     return "\n".join(lines) + "\n"
 

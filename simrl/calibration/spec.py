@@ -76,12 +76,12 @@ def read_spec(path: Path) -> Spec:
     if not isinstance(content[source], str):
         raise ConfigError(source, content[source], "must be the name of a CSV file")
     parameters = _parameters(content.get("parameters"))
-    seeds, rounds = _whole(content, "seeds", 4, 1), _whole(content, "rounds", 4, 1)
+    seeds, rounds = _integer(content, "seeds", 4, 1), _integer(content, "rounds", 4, 1)
     file, shared = path.parent / content[source], _names(content, "point")
     if source == "reference":
         targets = reference_targets(file, _names(content, "fit_on"), shared)
     else:
-        targets = measured_targets(file, shared, _whole(content, "hold_out_every", 5, 0))
+        targets = measured_targets(file, shared, _integer(content, "hold_out_every", 5, 0))
     if not any(target.fitted for target in targets):
         key = "fit_on" if source == "reference" else "hold_out_every"
         raise ConfigError(key, content.get(key), "leaves nothing to fit on; every target is held out")
@@ -120,10 +120,10 @@ def _parameters(given: Any) -> tuple[Parameter, ...]:
     return tuple(parameters)
 
 
-def _whole(content: dict[Any, Any], key: str, default: int, least: int) -> int:
+def _integer(content: dict[Any, Any], key: str, default: int, least: int) -> int:
     value = content.get(key, default)
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ConfigError(key, value, f"must be a whole number, {least} or more")
+        raise ConfigError(key, value, f"must be an integer, {least} or more")
     return value
 
 

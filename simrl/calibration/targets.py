@@ -22,7 +22,7 @@ TOLERANCES: dict[str, Callable[[float], float]] = {
 }
 """What counts as one unit of misfit, by kind of figure."""
 STEP_COLUMNS = ("step_s", "response_tokens", "throughput")
-"""What a measured run's CSV may tell of a step: s, mean tokens of a response, token/s."""
+"""What a measured run's CSV may hold of a step: s, mean tokens of a response, token/s."""
 TABLE_COLUMNS = ("framework", "params", "metric", "value", "compare")
 
 
@@ -73,7 +73,7 @@ def positive(key: str, path: Path, line: int, column: str, text: str | None) -> 
     """Return a cell's number.
 
     Raises:
-        ConfigError: if it is none, or not above 0.
+        ConfigError: if it is not a number above 0.
     """
     try:
         value = float(text or "")
@@ -93,7 +93,7 @@ def reference_targets(path: Path, fit_on: Sequence[str], shared: Sequence[str]) 
         shared: overrides of every run.
 
     Raises:
-        ConfigError: if the table is none, or if *fit_on* names a framework that it has no such value of.
+        ConfigError: if the table is not usable, or if *fit_on* names a framework that it has no such value of.
     """
     rows = read_rows("reference", path)
     missing = [column for column in TABLE_COLUMNS if column not in rows[0]]
@@ -131,7 +131,7 @@ def measured_targets(path: Path, shared: Sequence[str], hold_out_every: int) -> 
         hold_out_every: every so many-th step is held out; 0 holds out none.
 
     Raises:
-        ConfigError: if the file has none of the columns, a cell that is no number above 0, or too many steps.
+        ConfigError: if the file has none of the columns, a cell that is not a number above 0, or too many steps.
     """
     rows = read_rows("measured", path)
     columns = [name for name in STEP_COLUMNS if name in rows[0]]

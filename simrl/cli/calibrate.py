@@ -13,7 +13,7 @@ from pathlib import Path
 
 from simrl.calibration.fit import fit
 from simrl.calibration.fit_report import fit_report
-from simrl.calibration.model import Model
+from simrl.calibration.forward_model import ForwardModel
 from simrl.calibration.spec import read_spec
 from simrl.cli.exit_code import BAD_INPUT, FAILED, INTERRUPTED, TERMINATED, Terminated
 from simrl.config.schema import ConfigError
@@ -33,7 +33,7 @@ def calibrate(spec_file: Path, output: Path, workers: int) -> str:
     if workers < 1:
         raise ConfigError("--workers", workers, "must be 1 or more")
     output_folder("--output", output)
-    with Model(read_spec(spec_file), workers) as model:
+    with ForwardModel(read_spec(spec_file), workers) as model:
         model.check()
         compile_engine(report)
         fitted = fit(model, report)

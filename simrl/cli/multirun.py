@@ -26,7 +26,7 @@ def link_path(sweep_folder: Path, number: int) -> Path:
 
 
 def stop_mark(sweep_folder: Path) -> Path:
-    """Return the file that tells a sweep's workers to start no other run (fail_fast)."""
+    """Return the file that stops a sweep's workers from starting another run (fail_fast)."""
     return sweep_folder / ".stop"
 
 

@@ -1,17 +1,21 @@
-"""The typed configuration: one frozen dataclass per Hydra group, with units.
+"""The typed configuration: one dataclass a Hydra group, with units, each in a file of its own, and the whole.
 
-OmegaConf checks the types (these classes are the schemas behind ``conf/``), :mod:`simrl.config.ranges` the ranges; its
-error and its checks of single values are handed on here. Checks that need two groups at once live in
-:mod:`simrl.model.feasibility`.
+OmegaConf checks the types (these classes are the schemas behind ``conf/``), the classes their ranges. Checks that need
+two groups at once live in :mod:`simrl.model.feasibility`.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from typing import Any
 
-from simrl.config import ranges
-from simrl.config.ranges import KNOB_TYPES, PROVENANCES, ConfigError, at_least, brief, more_than, one_of
+from simrl.config.framework_schema import KNOB_TYPES, FrameworkConfig, Knob, Look
+from simrl.config.hardware_schema import EngineCosts, HardwareConfig, IterationRates
+from simrl.config.model_schema import HuggingFaceModel, ModelConfig
+from simrl.config.ranges import PROVENANCES, ConfigError, at_least, brief, more_than, one_of
+from simrl.config.rollout_schema import RolloutConfig
+from simrl.config.trainer_schema import TrainerConfig
+from simrl.config.workload_schema import WorkloadConfig
 
 __all__ = [
     "GROUPS",
@@ -25,6 +29,7 @@ __all__ = [
     "FrameworkConfig",
     "HardwareConfig",
     "HuggingFaceModel",
+    "IterationRates",
     "Knob",
     "Look",
     "ModelConfig",
@@ -37,327 +42,6 @@ __all__ = [
     "more_than",
     "one_of",
 ]
-
-
-@dataclass(unsafe_hash=True)  # frozen in spirit only: OmegaConf would not let a file fill a nested frozen one
-class EngineCosts:
-    """Coefficients of one iteration of a rollout instance; see :mod:`simrl.model.cost.iteration` for the formula."""
-
-    decode_floor_s: float
-    """Least linear time of an iteration, s."""
-    decode_base_s: float
-    """Constant part of the linear time, s."""
-    decode_per_request_s: float
-    """Linear time per decoding request, s."""
-    decode_per_context_token_s: float
-    """Attention time per token of context of a decoding request, s."""
-    prefill_per_token_s: float
-    """Linear time per prefilled token, s."""
-    prefill_per_token_context_s: float
-    """Attention time per (prefilled token x token of context), s."""
-    provenance: str = "measured"
-    """measured | derived | assumed: how far the decode coefficients can be trusted."""
-    prefill_provenance: str | None = None
-    """The same for the prefill coefficients; null if it is the same."""
-    source: str = ""
-    """Where they come from."""
-
-    def __post_init__(self) -> None:
-        ranges.check_costs(self)
-
-
-@dataclass(frozen=True)
-class HardwareConfig:
-    """One kind of accelerator and how many of it the cluster has."""
-
-    name: str
-    gpus: int
-    """Accelerators in the cluster; rollout and training share them."""
-    peak_flops_per_s: float
-    """Dense bf16 peak of one accelerator, FLOP/s."""
-    memory_bytes: float
-    """Device memory of one accelerator, bytes."""
-    memory_bandwidth_bytes_per_s: float
-    """Peak device-memory bandwidth of one accelerator, bytes/s."""
-    link_bytes_per_s: float
-    """One-way bandwidth between accelerators, bytes/s; paces a weight sync."""
-    reserved_bytes: float
-    """Device memory the engine spends on neither weights nor KV (activations, graphs, NCCL), bytes."""
-    weight_read_efficiency: float
-    """Share of peak bandwidth reached when decode reads the weights."""
-    kv_read_efficiency: float
-    """Share of peak bandwidth reached when decode reads the KV cache."""
-    gemm_efficiency: float
-    """Share of peak FLOP/s reached by prefill and by large decode batches."""
-    prefill_attention_efficiency: float
-    """Share of peak FLOP/s reached by causal attention in prefill."""
-    training_efficiency: float
-    """Share of peak FLOP/s reached by a training micro-batch, pipeline bubble left out (MFU)."""
-    provenance: dict[str, str] = field(default_factory=dict)
-    """measured | derived | assumed, for each efficiency and reserved_bytes."""
-    measured: dict[str, EngineCosts] = field(default_factory=dict)
-    """Engine costs known for a model on this hardware at tensor parallel 1, by model name."""
-
-    def __post_init__(self) -> None:
-        ranges.check_hardware(self)
-
-
-@dataclass(frozen=True)
-class ModelConfig:
-    """The shape of a decoder-only transformer."""
-
-    name: str
-    layers: int
-    hidden: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    ffn: int
-    """Width of the feed-forward layer (of one expert, if there are experts)."""
-    vocab: int
-    tied_embeddings: bool
-    """Whether the output head shares the embedding's weights."""
-    experts: int = 1
-    experts_per_token: int = 1
-    dtype_bytes: int = 2
-    """Bytes of one weight and of one KV element."""
-    attention_bias: bool = False
-    """Whether the q, k and v projections carry biases."""
-
-    def __post_init__(self) -> None:
-        ranges.check_model(self)
-
-
-@dataclass(frozen=True)
-class HuggingFaceModel(ModelConfig):
-    """A model whose values come from a ``config.json``, see :mod:`simrl.config.hugging_face`."""
-
-    path: str | None = None
-    """The file or its folder."""
-
-    def shape(self) -> ModelConfig:
-        """Return the model itself: where it was read is no part of it."""
-        return ModelConfig(**{part.name: getattr(self, part.name) for part in fields(ModelConfig)})
-
-
-@dataclass(frozen=True)
-class WorkloadConfig:
-    """Where prompt and response lengths come from: a law or a file."""
-
-    name: str
-    law: str
-    """lognormal | batches | trace, or one of your own: package.module:Class."""
-    draw: int = 0
-    """Which draw of the law seed 0 stands for; seed s is draw + s."""
-    # --- law: lognormal, and the prompts of law: batches
-    mean_response_tokens: float = 10374.0
-    """Mean response after the cap, tokens."""
-    max_response_tokens: int = 38912
-    """Cap on the response, tokens."""
-    sigma_between_groups: float = 0.592
-    """Standard deviation of the log response between prompts."""
-    sigma_within_group: float = 0.363
-    """Standard deviation of the log response among the members of one group."""
-    prompt_median_tokens: float = 150.0
-    prompt_sigma: float = 0.4
-    prompt_min_tokens: int = 40
-    prompt_max_tokens: int = 1000
-    # --- law: batches (a constructed load)
-    batches: int = 32
-    """Batches after which the constructed load repeats."""
-    slow_batches: list[int] = field(default_factory=list)
-    """Which of them are slow, counted from 1."""
-    slow_response_tokens: list[int] = field(default_factory=lambda: [25000, 31000])
-    """Least and largest response in a slow batch, tokens."""
-    fast_response_tokens: list[int] = field(default_factory=lambda: [300, 700])
-    """Least and largest response in the other batches, tokens."""
-    # --- law: trace
-    path: str | None = None
-    """A .jsonl, .csv or .parquet file with one row per trajectory."""
-    group_column: str = "group"
-    prompt_column: str = "prompt_tokens"
-    response_column: str = "response_tokens"
-    # --- a law of your own
-    parameters: dict[str, Any] = field(default_factory=dict)
-    """What it takes; see :mod:`simrl.model.workload.law`."""
-
-    def __post_init__(self) -> None:
-        ranges.check_workload(self)
-
-
-@dataclass(unsafe_hash=True)  # see EngineCosts
-class Knob:
-    """What a knob of a framework's own may be; its value stands in the framework's file under the knob's name."""
-
-    unit: str = ""
-    type: str = "int"
-    """int | float | bool | str."""
-    least: float | None = None
-    most: float | None = None
-    value: Any = None
-    """Taken from the key beside; nobody sets it here."""
-
-    def __post_init__(self) -> None:
-        ranges.check_knob(self)
-
-
-@dataclass(unsafe_hash=True)  # see EngineCosts
-class Look:
-    """How a framework appears in every figure; no part of a run's identity."""
-
-    label: str = ""
-    """Empty takes the framework's name."""
-    colour: str = "#5b6270"
-    """The hue shows the kind, the lightness tells frameworks of a kind apart."""
-    marker: Any = "."
-    """Matplotlib's: a letter, or [points, style, angle]."""
-    dashes: str = "dotted"
-    """solid | dotted | dashed | dashdot | long | double."""
-    kind: str = ""
-    """admission (blue) | drop (orange) | cancel (purple) | wait (green) | ours (black) | layers (the ablation)."""
-    order: float = 1000.0
-    """Where figures list it; frameworks of one order by name."""
-    article: bool = False
-    """Whether it is one of the mechanisms the article compares."""
-
-    def __post_init__(self) -> None:
-        ranges.check_look(self)
-
-
-@dataclass(frozen=True)
-class FrameworkConfig:
-    """A staleness control: one admission (L1), one cancellation (L2), one sampling (L3) rule and a weight update."""
-
-    name: str
-    eta: int
-    """The knob the article sweeps; what it bounds is the framework's own."""
-    upstream_knob: str = ""
-    """What eta is called upstream."""
-    upstream: str = ""
-    """Repository, commit and date the rules mirror."""
-    bounds: str = ""
-    """What eta really bounds, for the docs."""
-    differs: str = ""
-    """Where the article's form and the upstream's differ, for the docs."""
-    form: str = "article"
-    """article | upstream, where the two differ."""
-    eta_min: int = 0
-    """Smallest eta the framework accepts."""
-    bound_offset: int | None = None
-    """No trained token is staler than eta + bound_offset; null if the framework gives no strict bound."""
-    upstream_bound_offset: int | None = None
-    """The same for form=upstream."""
-    bound_by: str = "max_age"
-    """max_age (the filter of L3: set by hand, the bound follows it) | order (whatever the filter's age is)."""
-    expected_offset: int = 0
-    """The staleness a user would expect of the knob is eta + expected_offset."""
-    weight_update: str = "abort"
-    """abort (resubmit at the tail, KV lost) | keep (freeze, KV kept) | recompute (freeze, KV recomputed) | drain."""
-    logprob_recompute: bool = True
-    """Whether the trainer recomputes old log-probs before the update."""
-    overlap_logprob: bool = True
-    """Whether rollout runs on while log-probs are recomputed."""
-    overlap_update: bool = True
-    """Whether rollout runs on during the update."""
-    controller: str | None = None
-    """A controller of your own, package.module:Class; null takes the one that the admission rule is made for."""
-    admission: dict[str, Any] = field(default_factory=dict)
-    """L1: {rule: name, parameters...}, see simrl/model/control/admission."""
-    cancellation: dict[str, Any] = field(default_factory=lambda: {"rule": "never"})
-    """L2: {rule: name, parameters...}, see simrl/model/control/cancellation."""
-    sampling: dict[str, Any] = field(default_factory=dict)
-    """L3: {rule: name, parameters...}, see simrl/model/control/sampling."""
-    knobs: dict[str, Knob] = field(default_factory=dict)
-    """The framework's own knobs beside eta; see :mod:`simrl.config.knobs`."""
-    look: Look = field(default_factory=Look)
-
-    def __post_init__(self) -> None:
-        ranges.check_framework(self)
-
-    @property
-    def strict_bound(self) -> int | None:
-        """Largest staleness the framework promises, versions; None if it promises none."""
-        offset = self.bound_offset if self.form == "article" else self.upstream_bound_offset
-        if offset is None:
-            return None
-        if self.bound_by == "order":
-            return self.eta + offset
-        sampling = self.sampling[self.form] if "article" in self.sampling else self.sampling
-        max_age = sampling.get("max_age", self.eta + offset)  # set by hand it may be wider than the file's promise
-        return None if max_age is None else max(max_age, self.eta + offset)
-
-
-@dataclass(frozen=True)
-class RolloutConfig:
-    """The rollout engines: how many, and vLLM's scheduler options."""
-
-    name: str
-    engine: str
-    """vllm, or an engine of your own: package.module:Class."""
-    version: str = ""
-    """Of the engine, whose rules are modelled."""
-    instances: int = 2
-    tensor_parallel: int = 1
-    gpu_memory_utilization: float = 0.9
-    kv_blocks: int | None = None
-    """KV blocks of one instance, null block included; null computes them from hardware and model."""
-    block_size: int = 16
-    """Tokens of one KV block."""
-    max_num_batched_tokens: int = 8192
-    max_num_seqs: int = 1024
-    max_model_len: int | None = None
-    """Longest prompt + response an instance takes, tokens; null takes the workload's longest."""
-    long_prefill_token_threshold: int = 0
-    enable_prefix_caching: bool = False
-    reserve_full_isl: bool = True
-    """Whether a waiting request is admitted only if its whole known sequence fits (vLLM >= 0.21)."""
-    watermark: float = 0.0
-    """Share of the blocks kept free at admission (vLLM >= 0.30)."""
-    free_order: str = "hashless_first"
-    """hashless_first (vLLM >= 0.30) | append: where freed blocks enter the free queue."""
-    stepping: str = "stretch"
-    """stretch | iteration: simulate decode stretches in closed form, or every iteration by itself (same results)."""
-    sample_every_s: float = 10.0
-    """Spacing of timeline samples, s."""
-    costs: EngineCosts | None = None
-    """Engine costs that replace the ones known or derived for hardware and model."""
-
-    def __post_init__(self) -> None:
-        ranges.check_rollout(self)
-
-
-@dataclass(frozen=True)
-class TrainerConfig:
-    """The training side: Megatron's parallel layout and how a step's time is estimated."""
-
-    name: str
-    tensor_parallel: int = 2
-    pipeline_parallel: int = 3
-    data_parallel: int = 1
-    cost: str = "flops"
-    """flops (from the model, MFU and pipeline bubble) | fitted (from the two coefficients below)."""
-    mfu: float | None = None
-    """MFU of a micro-batch, bubble left out; null takes hardware.training_efficiency."""
-    micro_batch_size: int = 1
-    """Trajectories in a micro-batch."""
-    activation_recompute: bool = False
-    """Whether the backward pass runs the forward pass again."""
-    fitted_per_token_s: float = 8.13e-05
-    """cost: fitted; log-prob and update together, s per token."""
-    fitted_per_squared_token_s: float = 5.941e-09
-    """cost: fitted; s per token squared (sum over trajectories)."""
-    fitted_logprob_share: float = 0.25
-    """cost: fitted; log-prob's share of the step."""
-    weight_sync_s: float | None = 0.0
-    """Time the engines stand still for new weights, s; null computes it from weights and link."""
-
-    def __post_init__(self) -> None:
-        ranges.check_trainer(self)
-
-    @property
-    def gpus(self) -> int:
-        """Accelerators the trainer occupies."""
-        return self.tensor_parallel * self.pipeline_parallel * self.data_parallel
 
 
 @dataclass(frozen=True)
@@ -380,7 +64,16 @@ class SimulationConfig:
     """Trajectories of one prompt (G)."""
 
     def __post_init__(self) -> None:
-        ranges.check_simulation(self)
+        check_simulation(self)
+
+
+def check_simulation(simulation: SimulationConfig) -> None:
+    """Refuse a run of nothing, and a seed its tables cannot hold."""
+    at_least("seed", simulation.seed, 0)
+    if simulation.seed >= 1 << 62:
+        raise ConfigError("seed", simulation.seed, "must be below 2^62, the largest the tables hold")
+    for key in ("versions", "groups_per_batch", "group_size"):
+        at_least(key, getattr(simulation, key), 1)
 
 
 GROUPS: dict[str, type[Any]] = {

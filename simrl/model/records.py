@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from simrl.model.engine.protocol import FinishedRequest, OpenRequest
+    from simrl.model.engine.requests import FinishedRequest, OpenRequest
 
 UNFINISHED, TRAINED, DROPPED_L2, DROPPED_L3 = 0, 1, 2, 3
 FATES = ("unfinished", "trained", "dropped_l2", "dropped_l3")

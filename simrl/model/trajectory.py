@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from simrl.model.engine.protocol import FinishedRequest, OpenRequest, Progress
+from simrl.model.engine.requests import FinishedRequest, OpenRequest, Progress
 from simrl.model.records import DROPPED_L2, DROPPED_L3, NONE, TrajectoryLog
 from simrl.model.records import TRAINED as FATE_TRAINED
 

@@ -13,7 +13,7 @@ from simrl.model.metrics import SAME_AS
 from simrl.stats import t_interval
 
 CONFIG_COLUMNS = ("framework", "eta", "warmup", "hardware", "model", "workload", "rollout", "trainer", "versions")
-"""Columns that tell one configuration from another, as far as a summary has them; swept columns come on top."""
+"""Columns that distinguish configurations, as far as a summary has them; swept columns come on top."""
 LEVEL_PREFIX = "staleness_"
 """Columns of a bar table: staleness_0, staleness_1, ... hold the height of that level, token/s."""
 
@@ -53,7 +53,7 @@ def bar_table(summary: pd.DataFrame, levels: pd.DataFrame) -> pd.DataFrame:
         over seeds), strict_bound and expected_staleness (versions); over_bound; upstream_knob where the summary has it.
 
     Raises:
-        ValueError: Nothing to draw, runs that can't be told apart, or a run without levels.
+        ValueError: Nothing to draw, runs that differ in no column, or a run without levels.
     """
     if summary.empty:
         raise ValueError("no runs to draw: the summary is empty")

@@ -71,9 +71,9 @@ class Overhang:
 
 def overhang_in(axis: Axes, renderer: RendererAgg, dpi: float) -> Overhang:
     """Measure the overhang of one panel."""
-    frame, whole = axis.get_window_extent(renderer), axis.get_tightbbox(renderer)
-    assert whole is not None, "a visible panel has an extent"
-    sides = (frame.x0 - whole.x0, whole.x1 - frame.x1, whole.y1 - frame.y1, frame.y0 - whole.y0)
+    frame, outer = axis.get_window_extent(renderer), axis.get_tightbbox(renderer)
+    assert outer is not None, "a visible panel has an extent"
+    sides = (frame.x0 - outer.x0, outer.x1 - frame.x1, outer.y1 - frame.y1, frame.y0 - outer.y0)
     return Overhang(*(max(0.0, side / dpi) for side in sides))
 
 

@@ -7,7 +7,6 @@ figures can be made in any worker.
 from __future__ import annotations
 
 import math
-import os
 import warnings
 from dataclasses import dataclass, fields
 from functools import cache
@@ -20,6 +19,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from simrl.config import schema
 from simrl.config.compose import config_folder
+from simrl.runs.atomic import atomic_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -55,7 +55,7 @@ FEWEST_LEVELS = 5
 """A figure with fewer levels is coloured as if it had these, so that a low level never looks dark."""
 
 HATCH_OVER = "\\\\\\\\"
-"""Trained on although staler than the parameter says."""
+"""Trained on although staler than the parameter allows."""
 HATCH_LOGPROB = "////////"
 """The trainer computes log-probs again."""
 
@@ -66,8 +66,8 @@ class Look:
 
     label: str
     colour: str
-    """The hue shows the kind of control (blue: admission only, orange: drops at sampling, purple: cancels and drops,
-    green: waits, black: ours), the lightness tells frameworks of a kind apart."""
+    """The hue stands for the kind of control (blue: admission only, orange: drops at sampling, purple: cancels and
+    drops, green: waits, black: ours), the lightness for the framework within its kind."""
     marker: str | tuple[float, ...]
     dashes: str | tuple[float, tuple[float, ...]]
     """Matplotlib line style."""
@@ -184,7 +184,7 @@ def house_style() -> AbstractContextManager[None]:
 
 
 def number(value: float) -> str:
-    """Write a count or a rate as a whole number, thousands apart, as everywhere in figures."""
+    """Return a count or a rate as an integer, thousands apart, as everywhere in figures."""
     return f"{value:,.0f}"
 
 
@@ -213,22 +213,17 @@ def renderer_of(figure: Figure) -> RendererAgg:
 
 
 def save(figure: Figure, path: Path, *, svg: bool = False) -> None:
-    """Write a figure as PNG, whole or not at all, the same bytes for the same figure.
+    """Write a figure as PNG, complete or not at all, the same bytes for the same figure.
 
     Args:
         figure: What to write.
         path: The PNG file; missing folders are made.
         svg: Also write an SVG of the same name beside it.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
     writings: list[tuple[Path, str, dict[str, Any]]] = [(path, "png", {"Software": None})]
     if svg:
         writings.append((path.with_suffix(".svg"), "svg", {"Date": None, "Creator": None}))
     with house_style():
         for target, kind, metadata in writings:
-            temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-            try:
-                figure.savefig(temporary, format=kind, dpi=DPI, metadata=metadata)
-                temporary.replace(target)
-            finally:
-                temporary.unlink(missing_ok=True)
+            with atomic_file(target) as aside:
+                figure.savefig(aside, format=kind, dpi=DPI, metadata=metadata)

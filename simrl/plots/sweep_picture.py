@@ -37,7 +37,7 @@ def draw_sweep(sweeps: Sequence[SweepFolder], rows: pa.Table, path: Path) -> Non
     """Draw the stacked bars of a table of runs.
 
     Raises:
-        ValueError: if runs cannot be told apart.
+        ValueError: if two runs agree in every column that was set.
     """
     from simrl.plots.style import save  # noqa: PLC0415 - loads matplotlib
     from simrl.plots.throughput import throughput_bars  # noqa: PLC0415

@@ -202,7 +202,7 @@ def _draw_marks(axis: Axes, bars: pd.DataFrame, *, upright: bool) -> None:
 
 
 def _name_panel(figure: Figure, axis: Axes, bars: pd.DataFrame, arrangement: Arrangement) -> None:
-    """Panel title, and a line below it that says whether the panel's bars come with a promised bound."""
+    """Panel title, and a line below it on whether the panel's bars come with a promised bound."""
     first = bars.iloc[0]
     if arrangement.panels:
         words = [_worded(column, first[column]) for column in arrangement.named if not pd.isna(first[column])]
@@ -219,18 +219,18 @@ def _name_panel(figure: Figure, axis: Axes, bars: pd.DataFrame, arrangement: Arr
 
 
 def _tick_lines(bar: pd.Series[Any], bars: pd.DataFrame, arrangement: Arrangement) -> list[str]:
-    """What is written below a bar: its x value, and its bound where there is one to tell."""
+    """What is written below a bar: its x value, and its bound if it has one."""
     lines = [_value(bar[arrangement.x])]
     if not arrangement.panels:
         named = dict.fromkeys(["eta", *arrangement.named])
         lines += [_worded(column, bar[column]) for column in named if column in bar and not pd.isna(bar[column])]
     bounds = bars["strict_bound"]
     if pd.isna(bar["strict_bound"]):
-        told_in_title = bool(arrangement.panels) and bounds.isna().all()
+        in_title = bool(arrangement.panels) and bounds.isna().all()
         own = bar["expected_staleness"] != bar["eta"]
         if own:
             lines.append(f"expect {bar['expected_staleness']}")
-        elif not told_in_title:
+        elif not in_title:
             lines.append("no bound")
     else:
         lines.append(f"bound {bar['strict_bound']}")

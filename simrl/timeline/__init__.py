@@ -1,1 +1,1 @@
-"""One run in time: what it stored, where its time went, its trace."""
+"""One run in time: its stored configuration, its time breakdown, its Chrome trace for Perfetto."""

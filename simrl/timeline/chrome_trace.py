@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import heapq
 import json
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
@@ -20,6 +19,7 @@ from simrl.model.clock import to_s
 from simrl.model.engine.vllm.observed import BUSY, ObservedEngine, Span
 from simrl.model.metrics import trained_levels
 from simrl.model.records import FATES, NONE, TRAINED, UNFINISHED, Records
+from simrl.runs.atomic import atomic_file
 
 NS_PER_US = 1000
 Event = dict[str, Any]
@@ -81,14 +81,14 @@ def group_events(records: Records) -> Iterator[Event]:
     for life, lane in zip(lives, lanes, strict=True):
         tid = GROUPS_PID * TRACKS + lane
         name = f"group {life.group}"
-        label = name if life.whole else f"{name} {life.fate}"
+        label = name if life.undropped else f"{name} {life.fate}"
         yield _slice(tid, label, life.start_ns, life.generated_ns, life.content(), "generate")
         if life.end_ns > life.generated_ns:
             yield _slice(tid, f"ready {label}", life.generated_ns, life.end_ns, {"group": life.group}, "ready")
         if life.dropped_ns is not None:
             yield _instant(tid, "dropped", life.dropped_ns, {"group": life.group, "fate": life.fate})
         for version in life.consumed:
-            flow = {"name": name, "cat": "group", "id": next(flow_ids)}  # Perfetto wants a number
+            flow = {"name": name, "cat": "group", "id": next(flow_ids)}  # Perfetto needs a number
             yield _event("s", tid, life.start_ns, **flow)
             yield _event("f", BATCHES, starts_ns[version], bp="e", **flow)
 
@@ -130,8 +130,8 @@ class Life:
         self.generated_ns = int(rows["finish_ns"].max()) if done else self.end_ns
         self.fate = ", ".join(FATES[fate] for fate in np.unique(rows["fate"]))
         dropped = decided & (rows["fate"] != TRAINED)
-        self.whole = not dropped.any()
-        self.dropped_ns = None if self.whole else int(rows["decided_ns"][dropped].max())
+        self.undropped = not dropped.any()
+        self.dropped_ns = None if self.undropped else int(rows["decided_ns"][dropped].max())
         self.consumed = [int(version) for version in np.unique(rows["consumed_version"]) if version != NONE]
 
     def content(self) -> dict[str, Any]:
@@ -223,23 +223,16 @@ def trace_sums(events: Iterable[Event]) -> dict[str, Any]:
 
 
 def write_trace(events: Iterable[Event], about: dict[str, Any], path: Path) -> None:
-    """Write *events*, one a line, to *path*: whole or not at all.
+    """Write *events*, one a line, to *path*: complete or not at all.
 
     Args:
         events: the events.
         about: what the trace is of; kept beside the events.
         path: the file.
     """
-    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-        aside = Path(file.name)
-        try:
-            file.write(f'{{"displayTimeUnit":"ms","otherData":{json.dumps(about)},"traceEvents":[\n')
-            lines = (json.dumps(event, separators=(",", ":")) for event in events)
-            for number, line in enumerate(lines):
-                file.write(f",\n{line}" if number else line)
-            file.write("\n]}\n")
-        except BaseException:
-            aside.unlink()
-            raise
-    aside.chmod(0o644)  # a temporary file is its owner's alone
-    aside.replace(path)
+    with atomic_file(path) as aside, aside.open("w", encoding="utf-8") as file:
+        file.write(f'{{"displayTimeUnit":"ms","otherData":{json.dumps(about)},"traceEvents":[\n')
+        lines = (json.dumps(event, separators=(",", ":")) for event in events)
+        for number, line in enumerate(lines):
+            file.write(f",\n{line}" if number else line)
+        file.write("\n]}\n")

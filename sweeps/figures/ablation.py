@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from sweeps.figures.tables import ArticleTables
+    from sweeps.figures.article_tables import ArticleTables
 
 WIDTH_IN = 9.6
 BAR_WIDTH = 0.19

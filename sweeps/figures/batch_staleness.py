@@ -14,7 +14,7 @@ from sweeps.figures.selection import MAIN_LOAD, point_text, setting_text, some
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from sweeps.figures.tables import ArticleTables
+    from sweeps.figures.article_tables import ArticleTables
 
 WIDTH_IN = 10.5
 LEAST_VERSIONS = 30

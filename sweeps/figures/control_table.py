@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from sweeps.figures.tables import ArticleTables
+    from sweeps.figures.article_tables import ArticleTables
 
 COLUMNS = (
     ("framework", 1.6),
@@ -28,8 +28,8 @@ COLUMNS = (
     ("strict bound", 1.0),
 )
 """Heads and widths, inches."""
-UNTOLD = ("ties", "min_inflight", "max_inflight", "kv_usage")
-"""Parameters of rules that say nothing about where staleness is controlled."""
+LEFT_OUT = ("ties", "min_inflight", "max_inflight", "kv_usage")
+"""Parameters of rules that do not affect where staleness is controlled."""
 FONT_PT = 8.0
 LINE_IN = 0.145
 PADDING_IN = 0.07
@@ -56,7 +56,7 @@ def cells_of(row: Sequence[str]) -> list[str]:
 
 
 def rule_words(rule: str) -> str:
-    """Return a rule for readers: its name in words, then the parameters that say something."""
+    """Return a rule for readers: its name in words, then the parameters that matter."""
     article = rule.split("; upstream:", maxsplit=1)[0]
     name, _, given = article.partition("(")
     name = name.replace("_", " ")
@@ -65,7 +65,7 @@ def rule_words(rule: str) -> str:
     kept = []
     for part in re.split(r", (?=\w+ = )", given.removesuffix(")")):
         key, _, value = part.partition(" = ")
-        if not key or key in UNTOLD or value == "False":
+        if not key or key in LEFT_OUT or value == "False":
             continue
         words, worth = key.replace("_", " "), _worth(value)
         if key == "eta":

@@ -20,7 +20,7 @@ from simrl.runs.atomic import atomic_file
 from simrl.sweep.executors.worker import interrupts_held
 from simrl.terminal import Progress, report
 from sweeps.collection import LEVELS, SWEEP
-from sweeps.figures.tables import ArticleTables
+from sweeps.figures.article_tables import ArticleTables
 
 DIGEST = ".drawn.json"
 """Figure -> digest of what it was drawn from, "nothing" before it if there was nothing to draw, or null if it is not
@@ -74,7 +74,7 @@ def drawing(workers: int, folder: Path, *, ahead: bool) -> Iterator[ProcessPoolE
             process.terminate()
         pool.shutdown(wait=True, cancel_futures=True)
         for process in ours:  # what style.save was writing to
-            for aside in (folder / "figures").glob(f".*.{process.pid}.tmp"):
+            for aside in (folder / "figures").glob(f".*.{process.pid}.part"):
                 aside.unlink(missing_ok=True)
         raise
     pool.shutdown()
@@ -111,7 +111,7 @@ def draw_figures(tables: ArticleTables, folder: Path, pool: Executor) -> Drawn:
                 name = jobs[job]
                 try:
                     drawn[name] = digest if job.result() else f"nothing {digest}"
-                except Exception as error:  # a figure's trouble must not cost the tables
+                except Exception as error:  # a failed figure must not cost the tables
                     report(f"figure {name} failed: {type(error).__name__}: {error}")
                 progress.step(failed=drawn[name] is None)
             progress.end()
@@ -124,18 +124,18 @@ def draw_figures(tables: ArticleTables, folder: Path, pool: Executor) -> Drawn:
 
 def _drawn_before(target: Path) -> dict[str, str | None]:
     try:
-        told = json.loads((target / DIGEST).read_text())
+        stored = json.loads((target / DIGEST).read_text())
     except (OSError, ValueError):
         return {}
-    whole = isinstance(told, dict) and all(isinstance(of, str | None) for of in told.values())
-    return told if whole else {}
+    valid = isinstance(stored, dict) and all(isinstance(of, str | None) for of in stored.values())
+    return stored if valid else {}
 
 
 def _there(target: Path, name: str, drawn: str | None, digest: str) -> bool:
     """Return whether a figure was drawn, or found to have nothing to draw, from these very inputs."""
     files = [target / f"{name}.{kind}" for kind in ("png", "svg")]
-    whole = all(file.exists() and file.stat().st_size > 0 for file in files)
-    return drawn == f"nothing {digest}" or (drawn == digest and whole)
+    complete = all(file.exists() and file.stat().st_size > 0 for file in files)
+    return drawn == f"nothing {digest}" or (drawn == digest and complete)
 
 
 def _all_there(target: Path, drawn: Mapping[str, str | None], digest: str) -> bool:
@@ -150,15 +150,15 @@ def _tables(folder: Path, runs: Path) -> ArticleTables:
 
 def names() -> list[str]:
     """Return all figures, in the article's order. In a worker: loading matplotlib and seaborn takes two seconds."""
-    from sweeps.figures.article import FIGURES  # noqa: PLC0415
+    from sweeps.figures.article_figures import FIGURES  # noqa: PLC0415
 
     return list(FIGURES)
 
 
 def draw(name: str, folder: Path, runs: Path) -> bool:
-    """Draw one figure; a worker's whole work. Return whether there was something to draw."""
+    """Draw one figure; the work of a worker. Return whether there was something to draw."""
     from simrl.plots.style import save  # noqa: PLC0415
-    from sweeps.figures.article import FIGURES  # noqa: PLC0415
+    from sweeps.figures.article_figures import FIGURES  # noqa: PLC0415
     from sweeps.figures.selection import NothingToDrawError  # noqa: PLC0415
 
     try:

@@ -14,7 +14,7 @@ from sweeps.figures.selection import over_seeds, scans, seeds_text, setting_text
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from sweeps.figures.tables import ArticleTables
+    from sweeps.figures.article_tables import ArticleTables
 
 STRATEGIES = ("verl_drop", "verl_wait")
 BAR_WIDTH = 0.38

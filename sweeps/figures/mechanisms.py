@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from sweeps.figures.tables import ArticleTables
+    from sweeps.figures.article_tables import ArticleTables
 
 LARGEST_ETA = 5
 """The article scans to here; verl_drop's one point beyond serves the comparison with TRL."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from sweeps.figures.tables import ArticleTables
+    from sweeps.figures.article_tables import ArticleTables
 
 LEVEL_IN = 1.3
 """Width of one staleness level; frameworks stand side by side in it."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 MAIN_LOAD = "dapo_math"
 CONSTRUCTED_LOAD = "slow_batches"
 POINT = ["framework", "eta", "warmup"]
-"""Columns that tell the points of a scan apart, seeds aside."""
+"""Columns that distinguish the points of a scan, seeds aside."""
 SETTING = (
     *("hardware", "model", "rollout", "trainer", "versions", "groups_per_batch", "group_size"),
     *("rollout.instances", "workload.max_response_tokens"),
@@ -59,7 +59,7 @@ def some(rows: pd.DataFrame, what: str) -> pd.DataFrame:
     """Return the rows if there are any.
 
     Raises:
-        NothingToDrawError: There are none; the message says of what.
+        NothingToDrawError: There are none; the message names what.
     """
     if rows.empty:
         raise NothingToDrawError(f"no runs of {what}")
@@ -71,7 +71,7 @@ def over_seeds(rows: pd.DataFrame, by: Sequence[str], value: str) -> pd.DataFram
 
     Args:
         rows: One row a run (or a seed).
-        by: What tells the points apart.
+        by: Columns that distinguish the points.
         value: The column.
 
     Returns:
@@ -92,27 +92,27 @@ def over_seeds(rows: pd.DataFrame, by: Sequence[str], value: str) -> pd.DataFram
 
 
 def seeds_text(rows: pd.DataFrame, *, interval: bool = True) -> str:
-    """Say how many loads a figure rests on, and whether it shows the interval of their mean."""
+    """Return how many loads a figure rests on, and whether it shows the interval of their mean."""
     n = rows["seed"].nunique()
     shown = "mean and 95 % t interval" if interval else "mean"
     return f"{n} random loads, {shown}" if n > 1 else "one random load"
 
 
 def setting_text(rows: pd.DataFrame) -> str:
-    """Say what the runs have in common: hardware, model, load, steps."""
+    """Return what the runs have in common: hardware, model, load, steps."""
     shared = [str(rows[column].iloc[0]) for column in ("hardware", "model", "workload") if column in rows]
     return " · ".join([*shared, f"{style.number(rows['versions'].iloc[0])} training steps"])
 
 
 def point_text(row: pd.Series[Any]) -> str:
-    """Name a configuration."""
+    """Return a configuration's name."""
     warmup = f", warmup\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{row['warmup']:.0f}" if pd.notna(row.get("warmup")) else ""
     eta = f"η\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}{row['eta']}"
     return f"{style.look_of(row['framework']).label}{warmup}, {eta}"
 
 
 def workload_config(row: pd.Series[Any]) -> WorkloadConfig:
-    """Return the workload's configuration as a summary row tells it under dotted keys."""
+    """Return the workload's configuration from the dotted keys of a summary row."""
     given: dict[str, Any] = {"name": row["workload"]}
     for field in fields(WorkloadConfig):
         value = row.get(f"workload.{field.name}")

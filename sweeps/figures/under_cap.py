@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from sweeps.figures.tables import ArticleTables
+    from sweeps.figures.article_tables import ArticleTables
 
 CAPS = range(1, 6)
 WIDTH_IN, HEIGHT_IN = 7.6, 5.0

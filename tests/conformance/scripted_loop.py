@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from simpy import Environment, Event
@@ -13,13 +13,14 @@ from simpy import Environment, Event
 from simrl.config.schema import FrameworkConfig
 from simrl.model.clock import TRAINER, Alarm, now_ns, to_ns
 from simrl.model.control.cancellation import Cancellation
-from simrl.model.control.control import Control
-from simrl.model.control.ledger import DROPPED, RUNNING, Group, Ledger
+from simrl.model.control.group_controller import GroupController
+from simrl.model.control.ledger import DROPPED, READY, RUNNING, Group, Ledger
 from simrl.model.control.rules import Rules
+from simrl.model.control.sampling import Sampling
 from simrl.model.cost.training import StepTime
-from simrl.model.engine.cluster import Cluster
 from simrl.model.records import TrajectoryLog
 from simrl.model.trainer import Trainer
+from simrl.model.trajectory import GENERATING, Trajectories, Trajectory
 from tests.conformance.side_by_side import Sample, SideBySide
 
 TOKEN_NS = 10_000_000  # scripts give work in hundredths of a second; one is one token
@@ -53,13 +54,16 @@ class Taken:
 class Witness(Cancellation):
     """Writes down what happens, and answers what *rule* answers."""
 
-    def __init__(self, rule: Cancellation):
+    def __init__(self, rule: Cancellation, env: Environment):
         self.rule = rule
+        self._env = env
         self.groups: list[Group] = []
         self.dispatch: list[list[int]] = []
         """[group, version] of every dispatch."""
         self.finishes: list[list[int]] = []
         """[group, version] of every group that finished, in order."""
+        self.finished_ns: dict[int, int] = {}
+        """When each group's last member finished."""
         self.batches: list[Taken] = []
         self.cancelled: list[int] = []
 
@@ -75,8 +79,10 @@ class Witness(Cancellation):
         self.dispatch.append([group.index, ledger.version])
 
     def finished(self, ledger: Ledger, group: Group) -> None:
-        """Write down a completion."""
-        self.finishes.append([group.index, ledger.version])
+        """Write down a completion, unless the group was filtered out."""
+        if group.state == READY:
+            self.finishes.append([group.index, ledger.version])
+            self.finished_ns[group.index] = now_ns(self._env)
 
     def taken(self, ledger: Ledger, batch: list[Group]) -> None:
         """Write down a batch and what was dropped for it."""
@@ -85,33 +91,60 @@ class Witness(Cancellation):
         self.batches.append(Taken(batch, list(ledger.ready), dropped))
 
 
-class Redispatching(Control):
-    """Groups that go back to a buffer are dispatched again before new ones, when admission has room for them."""
+class FailOnce(Sampling):
+    """Sets groups aside, the first time they lie ready, before *rule* samples: their first attempt fails."""
 
-    witness: Witness
-    fail_once: frozenset[int] = frozenset()
-    """Groups whose first attempt fails; the collector sends them back, and they start from scratch."""
+    def __init__(self, rule: Sampling, groups: frozenset[int], restart: Callable[[Group], None]):
+        self.rule = rule
+        self.failed: list[int] = []
+        self._groups = groups
+        self._restart = restart
+
+    def stale(self, ledger: Ledger) -> list[Group]:
+        """Set the failed groups aside, then return what the rule drops."""
+        for group in [group for index, group in ledger.ready.items() if index in self._groups]:
+            if group.index not in self.failed:
+                self.failed.append(group.index)
+                self._restart(group)
+        return self.rule.stale(ledger)
+
+    def pick(self, ledger: Ledger) -> list[Group]:
+        """Return what the rule picks."""
+        return self.rule.pick(ledger)
+
+
+class Redispatching(GroupController):
+    """Groups that go back to a buffer are dispatched again before new ones, when admission has room for them."""
 
     def __init__(self, *args: Any):
         super().__init__(*args)
         self.buffer: deque[Group] = deque()
         self.interrupted: dict[int, list[int]] = {}
         """By group, members that were interrupted; the group goes back when its others have returned too."""
-        self.failed: list[int] = []
         self._aside: list[Group] = []
 
-    def interrupt(self, trajectories: list[int]) -> None:
+    @property
+    def witness(self) -> Witness:
+        """Who knows all groups."""
+        return self.rules.cancellation
+
+    def fail_once(self, groups: Iterable[int]) -> None:
+        """Let the first attempt of *groups* fail: the collector sends them back, and they start from scratch."""
+        failing = FailOnce(self.rules.sampling, frozenset(groups), self._restart)
+        self.rules = self.rules._replace(sampling=failing)
+
+    def interrupt(self, numbers: list[int]) -> None:
         """Take back interrupted samples; they keep what they generated."""
-        for trajectory in trajectories:
-            group = self._groups[trajectory // self.ledger.group_size]
-            self.interrupted.setdefault(group.index, []).append(trajectory)
+        for number in numbers:
+            group = self.witness.groups[number // self.ledger.group_size]
+            self.interrupted.setdefault(group.index, []).append(number)
             self._send_back(group)
         self.admit()
 
-    def trajectory_finished(self, trajectory: int) -> None:
+    def on_finished(self, trajectory: Trajectory) -> None:
         """Book a finished sample; it may be the last its interrupted group waited for."""
-        group = self._groups[trajectory // self.ledger.group_size]
-        super().trajectory_finished(trajectory)
+        group = self.witness.groups[trajectory.group]
+        super().on_finished(trajectory)
         self._rebuffer()
         if group.index in self.interrupted and group.state == RUNNING and group not in self.buffer:
             self._send_back(group)
@@ -128,8 +161,8 @@ class Redispatching(Control):
             group = self.buffer.popleft()
             self.ledger.running[group.index] = group
             self.witness.dispatch.append([group.index, self.ledger.version])
-            for trajectory in sorted(self.interrupted.pop(group.index)):
-                cast("SideBySide", self.cluster).resubmit(trajectory)
+            for number in sorted(self.interrupted.pop(group.index)):
+                self.rollout.resubmit(number)
         super().admit()
 
     def next_batch(self) -> Event:
@@ -137,15 +170,6 @@ class Redispatching(Control):
         taken = super().next_batch()
         self._rebuffer()
         return taken
-
-    def _offer(self) -> None:
-        """Before a waiting trainer samples, set the failed groups aside."""
-        if self.ledger.waiting_for_batch:
-            failed = [group for index, group in self.ledger.ready.items() if index in self.fail_once]
-            for group in failed:
-                if group.index not in self.failed:
-                    self._restart(group)
-        super()._offer()
 
     def _rebuffer(self) -> None:
         """Put the failed groups into the buffer; the slot that was free when they were found is filled by now."""
@@ -156,13 +180,25 @@ class Redispatching(Control):
     def _restart(self, group: Group) -> None:
         del self.ledger.ready[group.index]
         group.state, group.open_members = RUNNING, self.ledger.group_size
-        self.failed.append(group.index)
         self._aside.append(group)
-        work = self._log.members(group.index)["response_tokens"].tolist()
-        first = group.index * self.ledger.group_size
-        self.interrupted[group.index] = list(range(first, first + self.ledger.group_size))
-        for trajectory, tokens in enumerate(work, first):
-            cast("SideBySide", self.cluster).samples[trajectory] = Sample(tokens * TOKEN_NS)
+        members = self.trajectories.of_group(group.index)
+        self.interrupted[group.index] = [member.number for member in members]
+        for member in members:  # they live once more
+            member.state, member.turns_done = GENERATING, 0
+            self.rollout.samples[member.number] = Sample(member.output_tokens * TOKEN_NS)
+
+
+class FilteringLedger(Ledger):
+    """Cancels a finished group that the user's filter rejects."""
+
+    filtered: frozenset[int] = frozenset()
+
+    def finish(self, group: Group) -> None:
+        """Finish the group, or cancel it."""
+        if group.index in self.filtered:
+            self.cancel(group)
+        else:
+            super().finish(group)
 
 
 @dataclass
@@ -170,19 +206,18 @@ class Loop:
     """Our rules, ledger, control and trainer under a script."""
 
     env: Environment
-    log: TrajectoryLog
-    control: Control
+    control: GroupController
     cluster: SideBySide
     witness: Witness
 
     def sample_versions(self, group: int) -> list[list[int]]:
         """Return the versions that generated each member."""
-        size = self.log.group_size
+        size = self.control.ledger.group_size
         return [self.cluster.samples[trajectory].versions for trajectory in range(group * size, (group + 1) * size)]
 
     def finish_ns(self, group: int) -> int:
         """Return when the group's last member finished."""
-        return int(self.log.members(group)["finish_ns"].max())
+        return self.witness.finished_ns[group]
 
     def train(self, train_s: list[float], sync_s: float) -> None:
         """Run our trainer: collect a batch, train it, publish."""
@@ -192,10 +227,9 @@ class Loop:
             FrameworkConfig("replay", eta=1, weight_update="abort", logprob_recompute=False),
             len(train_s),
             self.control,
-            cast("Cluster", self.cluster),
-            self.log,
+            self.cluster,
             lambda _: StepTime(0.0, next(times)),
-            sync_s,
+            lambda _: sync_s,
         )
         self.env.run(until=trainer.process)
 
@@ -214,7 +248,7 @@ class Loop:
         yield Alarm(self.env, to_ns(lag_s), TRAINER)
 
     def _overlapped(self, train_s: list[float], sync_ns: int, lags_s: list[float]) -> Generator[Event, Any, None]:
-        self.control.admit()
+        self.control.start()
         yield from self._collect(lags_s[0])
         for version, seconds in enumerate(train_s, 1):
             trained = Alarm(self.env, to_ns(seconds), TRAINER)
@@ -222,11 +256,10 @@ class Loop:
                 yield trained
                 return
             yield trained & self.env.process(self._collect(lags_s[version]))
-            self.control.cancel_stale(version)
+            self.control.begin_publish(version)
             self.cluster.update_weights(version, "abort", now_ns(self.env) + sync_ns)
             yield Alarm(self.env, sync_ns, TRAINER)
-            self.control.ledger.version = version
-            self.control.admit()
+            self.control.end_publish(version)
 
 
 def recorded_lags(batches: list[dict[str, Any]], finish_s: dict[int, float], poll_s: float) -> list[float]:
@@ -251,16 +284,15 @@ def loop(
     groups_per_batch: int,
     work: list[list[float]],
     slots: int | None = None,
-    control: type[Control] = Control,
+    control: type[GroupController] = GroupController,
+    ledger: type[Ledger] = Ledger,
 ) -> Loop:
     """Put *rules* to work on a script's groups."""
     env = Environment(initial_time=0)
-    witness = Witness(rules.cancellation)
-    log = TrajectoryLog(len(work[0]))
-    ledger = Ledger(groups_per_batch, len(work[0]))
-    controlling = control(env, rules._replace(cancellation=witness), ledger, ScriptedWork(work), log)
-    cluster = SideBySide(env, log, controlling.trajectory_finished, TOKEN_NS, slots)
-    controlling.cluster = cast("Cluster", cluster)
-    if isinstance(controlling, Redispatching):
-        controlling.witness = witness
-    return Loop(env, log, controlling, cluster, witness)
+    witness = Witness(rules.cancellation, env)
+    group_size = len(work[0])
+    trajectories = Trajectories(group_size, TrajectoryLog(group_size))
+    cluster = SideBySide(env, trajectories, TOKEN_NS, slots)
+    watched = rules._replace(cancellation=witness)
+    controlling = control(env, watched, ledger(groups_per_batch, group_size), ScriptedWork(work), trajectories, cluster)
+    return Loop(env, controlling, cluster, witness)

@@ -70,7 +70,7 @@ def run(case: dict[str, Any]) -> tuple[Loop, RecentVersions]:
     assert isinstance(rules.sampling, RecentVersions)
     done = loop(rules, script["rollout_batch_size"], script["work"], control=Redispatching)
     assert isinstance(done.control, Redispatching)
-    done.control.fail_once = frozenset(script["fail"])
+    done.control.fail_once(script["fail"])
     if script["driver"] == "train":
         done.train(script["train_time"], script["sync_time"])
     else:
@@ -89,7 +89,7 @@ def test_groups_are_collected_as_dressage_did(case: dict[str, Any]) -> None:
         assert isinstance(done.control, Redispatching)
         assert done.witness.dispatch == [[group, version] for group, version, _ in result["dispatch"]]
         assert done.witness.finishes == [[group, version] for group, version, _ in result["completed"]]
-        assert done.control.failed == result["retried"]
+        assert done.control.rules.sampling.failed == result["retried"]
         forgotten = set() if picking.keep_surplus else {group for taken in done.witness.batches for group in taken.left}
         dropped = [
             [group, step]

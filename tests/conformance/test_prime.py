@@ -13,14 +13,15 @@ import pytest
 from simpy import Environment, Event
 
 from simrl.model.clock import COMPLETION, TRAINER, Alarm, now_ns, to_ns, to_s
-from simrl.model.control.ledger import Ledger
 from simrl.model.control.prime_rl.concurrency import AdaptiveConcurrency, Concurrency, EngineReading
-from simrl.model.control.prime_rl.controller import EpisodeControl
+from simrl.model.control.prime_rl.controller import PrimeRLController
 from simrl.model.control.prime_rl.dispatcher import BURST_WINDOW_NS, Burst, CancelledGroup, Dispatcher, OpenGroup
-from simrl.model.control.prime_rl.orchestrator import Dropped, OlderThanCollecting, Orchestrator, Sent
-from simrl.model.control.prime_rl.train_sink import FifoSink, Sink, episode_staleness, oldest_fresh
-from simrl.model.control.rules import Rules
+from simrl.model.control.prime_rl.orchestrator import Dropped, Orchestrator, Sent
+from simrl.model.control.prime_rl.train_sink import Sink, episode_staleness, oldest_fresh
+from simrl.model.engine.protocol import EngineView, RolloutListener
+from simrl.model.engine.requests import FinishedRequest, OpenRequest
 from simrl.model.records import TrajectoryLog
+from simrl.model.trajectory import GENERATING, Trajectories, Trajectory
 from tests.conformance.conftest import replay
 from tests.conformance.goldens import golden
 
@@ -28,6 +29,7 @@ CONTROLLER = golden("prime_nemo/prime_controller.json")["scripts"]
 SINK = golden("prime_nemo/prime_sink.json")
 PIPELINE = golden("prime_nemo/prime_pipeline.json")["scripts"]
 NEAR_S = 0.0021  # the files give milliseconds
+SHARES = 1_000_000
 REASONS = {True: "stale", False: "overload"}
 
 # ---- the adaptive cap
@@ -134,7 +136,7 @@ def test_the_dispatcher_gives_up_the_recorded_groups(number: int) -> None:
         assert (shed, dispatcher.in_flight) == (script["shed"], script["inflight_after_shed"])
 
 
-# ---- the whole pipeline, through the control class the simulator uses
+# ---- the whole pipeline, through the controller the simulator uses
 
 
 def recorded_starts(script: dict[str, Any]) -> list[float]:
@@ -199,11 +201,11 @@ class RecordingSink(Sink):
 class RecordingOrchestrator(Orchestrator):
     """An orchestrator that writes its decisions down in the recording's form."""
 
-    def __init__(self, env: Environment, rules: Rules, params: dict[str, Any], burst: Burst):
+    def __init__(self, env: Environment, cap: AdaptiveConcurrency, params: dict[str, Any], burst: Burst):
         super().__init__(
-            rules.admission,  # type: ignore[arg-type]
+            cap,
             params["M"],
-            rules.sampling,  # type: ignore[arg-type]
+            params["M"],
             params["B"],
             params["G"],
             params["steps"],
@@ -239,16 +241,21 @@ class RecordingOrchestrator(Orchestrator):
         self._note_change("L", self.concurrency.limit)
         self.note("M", trajectory // self.dispatcher.group_size)
 
-    def _give_up(self, groups: list[OpenGroup], *, stale: bool) -> Iterator[CancelledGroup]:
-        self._note_change("L", self.concurrency.limit)
-        for given_up in super()._give_up(groups, stale=stale):
-            self.note("X", given_up.group.index, REASONS[stale], given_up.owed)
+    def _note_given_up(self, groups: Iterator[CancelledGroup]) -> Iterator[CancelledGroup]:
+        for given_up in groups:
+            self._note_change("L", self.concurrency.limit)
+            self.note("X", given_up.group.index, REASONS[given_up.stale], given_up.owed)
             yield given_up
+        self._note_change("L", self.concurrency.limit)
+
+    def poll(self, now_ns: int, readings: list[EngineReading]) -> Iterator[CancelledGroup]:
+        """Let the cap look at the engines."""
+        return self._note_given_up(super().poll(now_ns, readings))
 
     def publish(self, now_ns: int, version: int) -> Iterator[CancelledGroup]:
         """Take note of new weights."""
         self.note("P", version, self.sink.step)
-        yield from super().publish(now_ns, version)
+        return self._note_given_up(super().publish(now_ns, version))
 
     def loaded(self) -> None:
         """Take note that the engines run with the new weights."""
@@ -271,75 +278,73 @@ class RecordingOrchestrator(Orchestrator):
         self._note_change("K", self.gate_open)
 
 
-class ScriptedControl(EpisodeControl):
-    """The simulator's control with the script's metrics."""
-
-    params: dict[str, Any]
-    polls = 0
-
-    def _readings(self) -> list[EngineReading]:
-        usage, preemptions = self.params["usage"][self.polls % len(self.params["usage"])]
-        self.polls += 1
-        return [EngineReading("engine", self.params["kv_cap"], self.params["max_len"], usage, 0, 0, preemptions)]
-
-
 class ScriptedEngines:
-    """Engines on which a trajectory takes the script's time."""
+    """Engines on which a trajectory takes the script's time, with the script's metrics."""
 
-    def __init__(self, env: Environment, control: EpisodeControl, log: TrajectoryLog, durations_s: list[float]):
+    def __init__(self, env: Environment, trajectories: Trajectories, params: dict[str, Any]):
         self._env = env
-        self._control = control
-        self._log = log
-        self._durations_s = durations_s
-        self._alive: set[int] = set()
+        self._trajectories = trajectories
+        self._params = params
+        self._listener: RolloutListener
+        self._polls = 0
+        self._preemptions = 0
 
-    def submit(self, trajectory: int, prompt_tokens: int, response_tokens: int, prefix_key: int) -> None:  # noqa: ARG002
+    def report_to(self, listener: RolloutListener) -> None:
+        """Call *listener* from now on."""
+        self._listener = listener
+
+    def submit(self, trajectory: Trajectory) -> None:
         """Start a trajectory."""
-        self._alive.add(trajectory)
+        self._trajectories.generate(trajectory, 0, now_ns(self._env))
+        self._listener.on_started(trajectory)
         self._env.process(self._run(trajectory))
 
-    def _run(self, trajectory: int) -> Generator[Event, Any, None]:
-        seconds = self._durations_s[trajectory % len(self._durations_s)]
-        yield Alarm(self._env, to_ns(seconds), COMPLETION)
-        if trajectory in self._alive:
-            self._log.rows[trajectory]["finish_ns"] = now_ns(self._env)
-            self._control.trajectory_finished(trajectory)
+    def _run(self, trajectory: Trajectory) -> Generator[Event, Any, None]:
+        durations_s = self._params["dur"]
+        yield Alarm(self._env, to_ns(durations_s[trajectory.number % len(durations_s)]), COMPLETION)
+        if trajectory.state == GENERATING:
+            now = now_ns(self._env)
+            finished = FinishedRequest(now, trajectory.number, now, 0, 0, 0)
+            self._listener.on_finished(self._trajectories.end_turn(finished, 0))
 
-    def abort(self, trajectory: int) -> None:
+    def abort(self, trajectory: Trajectory) -> None:
         """Forget a trajectory."""
-        self._alive.remove(trajectory)
+        self._trajectories.interrupt(OpenRequest(trajectory.number, 0, -1, 0, 0, -1), 0)
+
+    def views(self) -> list[EngineView]:
+        """Return the metrics of the next poll; a pool of SHARES blocks tells the usage."""
+        usage, new_preemptions = self._params["usage"][self._polls % len(self._params["usage"])]
+        self._polls += 1
+        self._preemptions += new_preemptions
+        capacity, longest = self._params["kv_cap"], self._params["max_len"]
+        return [EngineView(0, 0, 0, round(usage * SHARES), SHARES, self._preemptions, capacity, longest)]
 
 
 def played(script: dict[str, Any], *, late: bool) -> list[list[Any]]:
-    """Run a script through our control; trainer and watcher, replaced in the recording, publish at its times."""
+    """Run a script through our controller; trainer and watcher, replaced in the recording, publish at its times."""
     params = script["params"]
     starts_s = recorded_starts(script)
     env = Environment(initial_time=0)
-    log = TrajectoryLog(params["G"])
-    ledger = Ledger(params["B"], params["G"], params["steps"])
+    trajectories = Trajectories(params["G"], TrajectoryLog(params["G"]))
     cap = AdaptiveConcurrency(
         params["min_inflight"], params["max_inflight"], params["initial_inflight"], params["seq_len"]
     )
-    rules = Rules(cap, OlderThanCollecting(params["M"]), FifoSink(params["M"]))
-    lengths = SimpleNamespace(lengths=lambda _: (1, np.ones(params["G"], np.int64)))
-    control = ScriptedControl(env, rules, ledger, lengths, log)
-    control.params = params
-    orchestrator = RecordingOrchestrator(env, rules, params, RecordedBurst(starts_s=starts_s, late=late))
-    control.orchestrator = orchestrator
-    control.cluster = ScriptedEngines(env, control, log, params["dur"])  # type: ignore[assignment]
+    lengths: Any = SimpleNamespace(lengths=lambda _: (1, np.ones(params["G"], np.int64)))
+    orchestrator = RecordingOrchestrator(env, cap, params, RecordedBurst(starts_s=starts_s, late=late))
+    engines: Any = ScriptedEngines(env, trajectories, params)
+    control = PrimeRLController(env, orchestrator, lengths, trajectories, engines)
 
     def publish() -> Generator[Event, Any, None]:
-        control.admit()
+        control.start()
         for kind, time_s, version, *_ in script["events"]:
             if kind == "P":
                 yield Alarm(env, to_ns(time_s) - now_ns(env), TRAINER)
-                control.cancel_stale(version)
+                control.begin_publish(version)
                 loaded_ns = now_ns(env) + to_ns(params["t_sync"])
                 if not has_near(starts_s, to_s(loaded_ns)):
                     loaded_ns += 1000  # a nap that ends at the same instant ended first
                 yield Alarm(env, loaded_ns - now_ns(env), TRAINER)
-                ledger.version = version
-                control.admit()
+                control.end_publish(version)
 
     env.process(publish())
     env.run(until=to_ns(script["events"][-1][1] + NEAR_S))

@@ -6,14 +6,13 @@ from math import ceil
 from typing import Any
 
 import pytest
-from simrl.model.control.control import Control
 
 from simrl.model.control.admission.quota_and_extras import QuotaAndExtras
 from simrl.model.control.ledger import CANCELLED, RUNNING, Group, Ledger
 from simrl.model.control.rules import Rules, compose_rules
 from tests.conformance.conftest import record, replay
 from tests.conformance.goldens import golden
-from tests.conformance.scripted_loop import Loop, loop
+from tests.conformance.scripted_loop import FilteringLedger, Loop, loop
 from tests.conftest import compose_config
 
 BUFFER, SCHEDULER, AGENTIC = "roll_replay_buffer.json", "roll_rlvr_scheduler.json", "roll_agentic_queue.json"
@@ -173,30 +172,13 @@ def test_every_call_of_the_replay_buffer_answers_alike(case: dict[str, Any]) -> 
             assert {key: result.get(key) for key in answer} == answer, op
 
 
-class Filtering(Control):
-    """Cancels a finished group that the user's filter rejects."""
-
-    filtered: frozenset[int] = frozenset()
-
-    def trajectory_finished(self, trajectory: int) -> None:
-        """Book a finished sample, or the end of a rejected group."""
-        group = self._groups[trajectory // self.ledger.group_size]
-        if group.index not in self.filtered or group.open_members > 1:
-            super().trajectory_finished(trajectory)
-            return
-        self.ledger.finish_member(group)
-        self.ledger.cancel(group)
-        self._offer()
-        self.admit()
-
-
 def run(script: dict[str, Any]) -> Loop:
     """Run a script under our rules."""
     rules = upstream_rules(f"framework.eta={script['async_generation_ratio']}")
     slots = script["max_running_requests"] * script["num_workers"]
-    done = loop(rules, script["batch_size"], script["work"], slots, Filtering)
-    assert isinstance(done.control, Filtering)
-    done.control.filtered = frozenset(script["filtered"])
+    done = loop(rules, script["batch_size"], script["work"], slots, ledger=FilteringLedger)
+    assert isinstance(done.control.ledger, FilteringLedger)
+    done.control.ledger.filtered = frozenset(script["filtered"])
     done.train(script["train_time"], script["sync_time"])
     return done
 

@@ -26,7 +26,8 @@ def run(case: dict[str, Any]) -> Loop:
     window = f"framework.admission.max_running={script['group_concurrency']}"
     rules = compose_rules(compose_config("framework=slime", "framework.form=upstream", window).framework)
     done = loop(rules, script["rollout_batch_size"], script["work"], script["sample_semaphore"], Redispatching)
-    done.cluster.on_interrupt = done.control.interrupt  # type: ignore[attr-defined]
+    assert isinstance(done.control, Redispatching)
+    done.cluster.on_interrupt = done.control.interrupt
     if script["driver"] == "train":
         done.train(script["train_time"], script["sync_time"])
     else:  # the publish follows the last completion within a poll, so polls decide what is interrupted

@@ -14,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 from simrl.config.compose import config_folder
 from simrl.config.parameters import parameters_of
 from simrl.model.control.rules import rule_class
+from simrl.text_table import markdown_table
 
 HEADER = (
     "framework",
@@ -75,19 +76,14 @@ def rows() -> list[tuple[str, ...]]:
     return out
 
 
-def markdown(header: tuple[str, ...], lines: list[tuple[str, ...]]) -> str:
-    """Return a Markdown table."""
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (header, ("---",) * len(header), *lines))
-
-
 def full_table() -> str:
     """Return the table of docs/mechanisms.md."""
-    return markdown(HEADER, rows())
+    return markdown_table(HEADER, rows())
 
 
 def short_table() -> str:
     """Return the README's table: knob, what it bounds, strict or not."""
-    return markdown(HEADER[:4], [row[:4] for row in rows()])
+    return markdown_table(HEADER[:4], [row[:4] for row in rows()])
 
 
 if __name__ == "__main__":

@@ -16,13 +16,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from simrl.config.schema import PROVENANCES, EngineCosts
-from simrl.model.cost.memory import (
-    expert_weights,
-    kv_bytes_per_token,
-    kv_shards,
-    multiplied_parameters,
-    parameter_count,
-)
+from simrl.model.cost.memory import kv_bytes_per_token, kv_shards
+from simrl.model.cost.parameter_counts import expert_weights, multiplied_parameters, parameter_count
 
 if TYPE_CHECKING:
     from simrl.config.schema import HardwareConfig, ModelConfig, RolloutConfig

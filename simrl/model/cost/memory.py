@@ -1,7 +1,7 @@
-"""Parameters, weights and the KV pool of a rollout instance, counted from the shape of the model.
+"""Weights and the KV pool of a rollout instance.
 
-The counts agree with the models' published totals. The pool formula is what vLLM leaves for KV; with 2.2 GB reserved it
-gives the 31262 blocks the article measured for Qwen3-8B on an H20.
+The pool formula is what vLLM leaves for KV; with 2.2 GB reserved it gives the 31262 blocks the article measured for
+Qwen3-8B on an H20.
 """
 
 from __future__ import annotations
@@ -10,96 +10,76 @@ import math
 from typing import TYPE_CHECKING
 
 from simrl.config.schema import ConfigError
+from simrl.model.cost.parameter_counts import (
+    expert_weights,
+    full_attention_layers,
+    linear_attention_layers,
+    moe_layers,
+    parameter_count,
+)
 
 if TYPE_CHECKING:
     from simrl.config.schema import HardwareConfig, ModelConfig, RolloutConfig
 
 
-def _attention_weights(model: ModelConfig) -> int:
-    """Weights of one layer's q, k, v and output projections."""
-    return model.hidden * model.head_dim * (2 * model.heads + 2 * model.kv_heads)
+LINEAR_STATE_BYTES = 4
+"""Bytes of an element of a linear attention's state: fp32."""
 
 
-def expert_weights(model: ModelConfig) -> int:
-    """Weights of one expert of one layer (gate, up and down projection); a dense layer is one expert.
-
-    Args:
-        model: Shape of the model.
-
-    Returns:
-        Number of weights.
-    """
-    return 3 * model.hidden * model.ffn
+def element_bytes(model: ModelConfig, precision: str | None) -> int:
+    """Return the bytes of a weight or a KV element held in *precision* (bf16 | fp8 | None: the model's own)."""
+    return {"bf16": 2, "fp8": 1}[precision] if precision else model.dtype_bytes
 
 
-def _router_weights(model: ModelConfig) -> int:
-    """Weights of one layer's router; none in a dense model."""
-    return model.hidden * model.experts if model.experts > 1 else 0
+def expert_element_bytes(model: ModelConfig, precision: str | None) -> float:
+    """Return the bytes of an expert's weight held in *precision*; None keeps what the checkpoint has."""
+    if precision is None and model.expert_weight_bytes is not None:
+        return model.expert_weight_bytes
+    return element_bytes(model, precision)
 
 
-def parameter_count(model: ModelConfig) -> int:
-    """Count all parameters: embedding, head, every expert, norms, biases.
-
-    Norms on q and k are counted for every model although only Qwen3 has them; for the others that is one
-    parameter in a million too many.
-
-    Args:
-        model: Shape of the model.
-
-    Returns:
-        Number of parameters.
-    """
-    embeddings = model.vocab * model.hidden * (1 if model.tied_embeddings else 2)
-    norms = 2 * model.hidden + 2 * model.head_dim
-    biases = (model.heads + 2 * model.kv_heads) * model.head_dim if model.attention_bias else 0
-    feed_forward = model.experts * expert_weights(model) + _router_weights(model)
-    layer = _attention_weights(model) + feed_forward + norms + biases
-    return embeddings + model.layers * layer + model.hidden
-
-
-def multiplied_parameters(model: ModelConfig) -> int:
-    """Count the parameters one token is multiplied with in a forward pass.
-
-    The embedding is a lookup and does not count, the head does, tied or not; of the experts only the chosen ones.
-
-    Args:
-        model: Shape of the model.
-
-    Returns:
-        Number of parameters; a forward pass spends twice as many FLOPs a token on them.
-    """
-    feed_forward = model.experts_per_token * expert_weights(model) + _router_weights(model)
-    return model.vocab * model.hidden + model.layers * (_attention_weights(model) + feed_forward)
-
-
-def weight_bytes(model: ModelConfig) -> int:
+def weight_bytes(model: ModelConfig, precision: str | None = None) -> float:
     """Size of the whole model's weights.
 
     Args:
         model: Shape of the model.
+        precision: bf16 | fp8; None takes the model's own. Embedding and head stay as the model has them.
 
     Returns:
         Bytes, before any tensor parallelism.
     """
-    return parameter_count(model) * model.dtype_bytes
+    experts = moe_layers(model) * model.experts * expert_weights(model)
+    kept = model.vocab * model.hidden * (1 if model.tied_embeddings else 2)
+    other = parameter_count(model) - experts - kept
+    return (
+        kept * model.dtype_bytes
+        + other * element_bytes(model, precision)
+        + experts * expert_element_bytes(model, precision)
+    )
 
 
-def kv_bytes_per_token(model: ModelConfig) -> int:
-    """Size of the keys and values of one token in all layers.
+def kv_bytes_per_token(model: ModelConfig, precision: str | None = None) -> int:
+    """Size of what one token leaves in the KV cache of all layers that see the whole context.
 
     Args:
         model: Shape of the model.
+        precision: bf16 | fp8; None takes the model's own.
 
     Returns:
-        Bytes, before any tensor parallelism.
+        Bytes, before any tensor parallelism. A window's keys and values and a linear attention's state are no part
+        of it: they do not grow with the context.
     """
-    return 2 * model.layers * model.kv_heads * model.head_dim * model.dtype_bytes
+    layers = full_attention_layers(model)
+    if model.kv_lora_rank:
+        return layers * (model.kv_lora_rank + model.rope_dim) * element_bytes(model, precision)
+    return 2 * layers * model.kv_heads * model.head_dim * element_bytes(model, precision)
 
 
 def kv_shards(model: ModelConfig, tensor_parallel: int) -> int:
     """Into how many parts an instance splits a token's KV.
 
-    Ranks beyond the number of KV heads hold copies, so they save no memory and no reads.
+    Ranks beyond the number of KV heads hold copies, so they save no memory and no reads; of latent attention's
+    compressed KV every rank holds all.
 
     Args:
         model: Shape of the model.
@@ -108,7 +88,34 @@ def kv_shards(model: ModelConfig, tensor_parallel: int) -> int:
     Returns:
         Number of parts.
     """
-    return min(tensor_parallel, model.kv_heads)
+    return 1 if model.kv_lora_rank else min(tensor_parallel, model.kv_heads)
+
+
+def request_state_bytes(model: ModelConfig) -> int:
+    """Size of the linear attention's state of one request, whatever its context.
+
+    Args:
+        model: Shape of the model.
+
+    Returns:
+        Bytes, before any tensor parallelism; 0 without linear attention.
+    """
+    state = model.linear_value_heads * model.linear_head_dim**2
+    return linear_attention_layers(model) * state * LINEAR_STATE_BYTES
+
+
+def window_bytes(model: ModelConfig, precision: str | None = None) -> int:
+    """Size of the keys and values that one request keeps in layers with a window.
+
+    Args:
+        model: Shape of the model.
+        precision: bf16 | fp8; None takes the model's own.
+
+    Returns:
+        Bytes, before any tensor parallelism, of a context that fills the window; 0 without windows.
+    """
+    layers = model.layers - full_attention_layers(model) if model.sliding_window else 0
+    return 2 * layers * model.sliding_window * model.kv_heads * model.head_dim * element_bytes(model, precision)
 
 
 def kv_blocks(hardware: HardwareConfig, model: ModelConfig, rollout: RolloutConfig) -> int:
@@ -131,7 +138,7 @@ def kv_blocks(hardware: HardwareConfig, model: ModelConfig, rollout: RolloutConf
     blocks = math.floor(free / block)
     if blocks < 2:
         usable_gb = hardware.memory_bytes * rollout.gpu_memory_utilization / 1e9
-        weights_gb = weight_bytes(model) / rollout.tensor_parallel / 1e9
+        weights_gb = weight_bytes(model, rollout.weight_precision) / rollout.tensor_parallel / 1e9
         raise ConfigError(
             "rollout.gpu_memory_utilization",
             rollout.gpu_memory_utilization,
@@ -148,8 +155,9 @@ def _pool_and_block_bytes(
 ) -> tuple[float, float]:
     """Memory left for KV and the size of a block, both on one rank; bytes."""
     usable = hardware.memory_bytes * rollout.gpu_memory_utilization
-    free = usable - weight_bytes(model) / tensor_parallel - hardware.reserved_bytes
-    return free, rollout.block_size * kv_bytes_per_token(model) / kv_shards(model, tensor_parallel)
+    free = usable - weight_bytes(model, rollout.weight_precision) / tensor_parallel - hardware.reserved_bytes
+    kv_bytes = kv_bytes_per_token(model, rollout.kv_precision) / kv_shards(model, tensor_parallel)
+    return free, rollout.block_size * kv_bytes
 
 
 def _hint(hardware: HardwareConfig, model: ModelConfig, rollout: RolloutConfig) -> str:

@@ -5,9 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from simrl.model.cost.iteration import engine_costs, weakest
+from simrl.model.cost.weight_sync import sync_rate
 
 if TYPE_CHECKING:
     from simrl.config.schema import HardwareConfig, ModelConfig, RolloutConfig, TrainerConfig
+
+MEASURED_PASSES = ("h100", "h200", "h800")
+"""Cards whose passes the constants of a training pass were fitted or checked on, and their like."""
 
 
 def provenance(
@@ -31,7 +35,7 @@ def provenance(
         "prefill": f"{costs.prefill_provenance or costs.provenance}: {source}",
         "training": _training(hardware, trainer),
         "kv pool": _kv_pool(hardware, rollout),
-        "weight sync": _weight_sync(hardware, trainer),
+        "weight sync": _weight_sync(hardware, model, trainer),
     }
 
 
@@ -41,6 +45,12 @@ def _training(hardware: HardwareConfig, trainer: TrainerConfig) -> str:
         return (
             f"derived: trainer.fitted_*, {trainer.fitted_per_token_s:g} s per token and"
             f" {trainer.fitted_per_squared_token_s:g} s per token squared, whatever the hardware and model"
+        )
+    if trainer.cost == "passes":
+        known = "derived" if hardware.name in MEASURED_PASSES else "assumed"
+        return (
+            f"{known}: passes of products, attention, memory traffic and logits (constants of H100 runs) x"
+            f" trainer.pass_scale={trainer.pass_scale:g}, {trainer.mini_batches} mini-batches by {trainer.balance}"
         )
     if trainer.mfu is not None:
         return f"assumed: FLOP count at trainer.mfu={trainer.mfu:g} plus pipeline bubble"
@@ -62,8 +72,14 @@ def _kv_pool(hardware: HardwareConfig, rollout: RolloutConfig) -> str:
     )
 
 
-def _weight_sync(hardware: HardwareConfig, trainer: TrainerConfig) -> str:
+def _weight_sync(hardware: HardwareConfig, model: ModelConfig, trainer: TrainerConfig) -> str:
     """Provenance of the weight sync's time."""
     if trainer.weight_sync_s is not None:
         return f"assumed: trainer.weight_sync_s={trainer.weight_sync_s:g}"
-    return f"derived: all weights over one link of {hardware.link_bytes_per_s / 1e9:g} GB/s"
+    rate = sync_rate(hardware, model, trainer)
+    if trainer.weight_sync_bytes_per_s is not None:
+        return f"assumed: trainer.weight_sync_bytes_per_s={trainer.weight_sync_bytes_per_s:g}"
+    return (
+        f"{weakest('derived', rate.provenance)}: {trainer.weight_sync_backend}, {rate.base_s:g} s and all weights at"
+        f" {rate.bytes_per_s / 1e9:g} GB/s ({rate.source})"
+    )

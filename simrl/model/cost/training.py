@@ -1,4 +1,4 @@
-"""The time of one training step: log-prob pass and update, counted from FLOPs or from fitted coefficients.
+"""The time of one training step: log-prob pass and update, from FLOPs, fitted coefficients, or pass by pass.
 
 FLOPs of a causal transformer are counted as verl counts them (utils/flops_counter.py, commit 1dda039, 2026-08-22). With
 equal micro-batches the pipeline formula has the bubble share (stages - 1) / (micro-batches + stages - 1) of 1F1B.
@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from simrl.model.cost.memory import multiplied_parameters
+from simrl.model.cost.parameter_counts import multiplied_parameters
+from simrl.model.cost.phases import logprob_phase_s, update_phase_s
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,6 +28,8 @@ class StepTime:
     """Recomputing the log-probs, s."""
     update_s: float
     """Forward and backward pass, s."""
+    reference_s: float = 0.0
+    """The reference model's log-probs, s."""
 
 
 def forward_flops(model: ModelConfig, lengths: NDArray[np.integer]) -> NDArray[np.float64]:
@@ -84,10 +87,11 @@ def step_time(
         hardware: The accelerator.
         model: Shape of the model.
         trainer: Parallel layout and the kind of reckoning.
-        lengths: Prompt + response of each trajectory of the batch, tokens; shape (trajectories,).
+        lengths: Prompt + response of each trajectory of the batch in the order of arrival, tokens; shape
+            (trajectories,). Only trainer.cost=passes minds the order.
 
     Returns:
-        Log-prob and update time, s.
+        Times of the parts, s.
 
     Raises:
         ValueError: The batch is empty.
@@ -101,6 +105,13 @@ def step_time(
         )
         logprob_s = trainer.fitted_logprob_share * step_s
         return StepTime(logprob_s=logprob_s, update_s=step_s - logprob_s)
+    if trainer.cost == "passes":
+        logprob_s = logprob_phase_s(hardware, model, trainer, lengths)
+        return StepTime(
+            logprob_s=logprob_s,
+            update_s=update_phase_s(hardware, model, trainer, lengths),
+            reference_s=logprob_s if trainer.reference_pass else 0.0,
+        )
     mfu = hardware.training_efficiency if trainer.mfu is None else trainer.mfu
     flops = micro_batches(forward_flops(model, lengths), trainer.data_parallel, trainer.micro_batch_size)
     replica_flops_per_s = trainer.tensor_parallel * trainer.pipeline_parallel * hardware.peak_flops_per_s * mfu

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 from simpy import Event
 
+from simrl.model.engine.requests import FinishedRequest, OpenRequest, Progress
 from simrl.model.records import InstanceTotals
 
 if TYPE_CHECKING:
@@ -55,40 +56,6 @@ class EngineView(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.in_flight} requests in flight, {self.running} running, KV {self.kv_usage:.0%} used"
-
-
-class OpenRequest(NamedTuple):
-    """How far a request has come that is neither finished nor aborted."""
-
-    trajectory: int
-    generated_tokens: int
-    first_version: int
-    """Weights of its first token; -1 before."""
-    preemptions: int
-    """For lack of KV blocks; losing the KV to new weights is none."""
-    reprefill_tokens: int
-    """Computed again because their KV was lost."""
-    first_token_ns: int
-    """-1 before."""
-
-
-class FinishedRequest(NamedTuple):
-    """A request that ended on its own, with all its tokens."""
-
-    finish_ns: int
-    trajectory: int
-    first_token_ns: int
-    first_version: int
-    preemptions: int
-    reprefill_tokens: int
-
-
-class Progress(NamedTuple):
-    """How far the requests in flight have come when the weights change; two arrays of the same length."""
-
-    trajectories: np.ndarray
-    tokens: np.ndarray
-    """Generated under the weights that go, or before; the token under way counts unless it is lost."""
 
 
 class Engine(Protocol):

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 from simrl.config.import_path import is_import_path
 from simrl.config.schema import at_least
 from simrl.model.workload.batches import batches_workload
+from simrl.model.workload.histogram import histogram_law
 from simrl.model.workload.law import law_workload
 from simrl.model.workload.lognormal import lognormal_workload
+from simrl.model.workload.piecewise import piecewise_workload
+from simrl.model.workload.quantiles import quantiles_law
 from simrl.model.workload.trace import read_trace
 
 if TYPE_CHECKING:
@@ -41,4 +44,8 @@ def build_workload(config: WorkloadConfig, seed: int, groups_per_batch: int, gro
         return read_trace(config, group_size)
     if config.law == "batches":
         return batches_workload(config, seed, groups_per_batch, group_size)
+    if config.law == "quantiles":
+        return piecewise_workload(quantiles_law(config), config, seed, group_size)
+    if config.law == "histogram":
+        return piecewise_workload(histogram_law(config), config, seed, group_size)
     return lognormal_workload(config, seed, group_size)

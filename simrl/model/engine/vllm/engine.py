@@ -17,17 +17,8 @@ from simrl.config.schema import EngineCosts, SimulationConfig
 from simrl.model.clock import to_ns
 from simrl.model.cost.iteration import engine_costs
 from simrl.model.cost.memory import kv_blocks
-from simrl.model.engine.protocol import (
-    ABORT,
-    DRAIN,
-    KEEP,
-    RECOMPUTE,
-    EngineView,
-    FinishedRequest,
-    OpenRequest,
-    Progress,
-    StuckError,
-)
+from simrl.model.engine.protocol import ABORT, DRAIN, KEEP, RECOMPUTE, EngineView, StuckError
+from simrl.model.engine.requests import FinishedRequest, OpenRequest, Progress
 from simrl.model.engine.vllm import scheduler, stretch
 from simrl.model.engine.vllm.state import (
     ENGINE,

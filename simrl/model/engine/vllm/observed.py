@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from simrl.config.schema import EngineCosts
-from simrl.model.engine.protocol import FinishedRequest
+from simrl.model.engine.requests import FinishedRequest
 from simrl.model.engine.vllm import stretch
 from simrl.model.engine.vllm.engine import EngineOptions, VllmEngine
 from simrl.model.engine.vllm.state import EngineState

@@ -63,7 +63,7 @@ def _ignore_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-class Model:
+class ForwardModel:
     """Runs the targets' points at the parameters' values that are asked for, in worker processes."""
 
     def __init__(self, spec: Spec, workers: int):

@@ -9,12 +9,12 @@ from sweeps.figures.batch_staleness import batch_staleness
 from sweeps.figures.control_table import control_table
 from sweeps.figures.drop_against_wait import drop_against_wait
 from sweeps.figures.length_bias import length_bias
-from sweeps.figures.lengths import load_lengths, slow_batches
+from sweeps.figures.load_lengths import load_lengths, slow_batches
 from sweeps.figures.mechanisms import MECHANISM_FIGURES
 from sweeps.figures.pareto import pareto
 from sweeps.figures.preemption import preemption
 from sweeps.figures.staleness_bounds import verl_wait_slow_batches
-from sweeps.figures.timeline import timeline
+from sweeps.figures.step_timeline import step_timeline
 from sweeps.figures.trl_against_verl import trl_against_verl
 from sweeps.figures.under_cap import under_cap, under_cap_with_new
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
     from matplotlib.figure import Figure
 
-    from sweeps.figures.tables import ArticleTables
+    from sweeps.figures.article_tables import ArticleTables
 
 FIGURES: dict[str, Callable[[ArticleTables], Figure]] = {
-    "timeline": timeline,
+    "timeline": step_timeline,
     "lengths": load_lengths,
     "control_table": control_table,
     **MECHANISM_FIGURES,

@@ -11,8 +11,8 @@ from typing import Annotated, Any, Literal
 import pytest
 from omegaconf import OmegaConf
 
-from simrl.config import ranges
 from simrl.config.compose import config_folder, plain
+from simrl.config.framework_schema import DASHES
 from simrl.config.parameters import AtLeast, MoreThan, build, parameters_of
 from simrl.config.schema import ConfigError, SimulationConfig
 from simrl.model.control.rule_names import RULES
@@ -103,11 +103,11 @@ def test_what_a_field_allows_is_taken(given: dict[str, Any]) -> None:
 
 
 def test_another_rule_on_the_command_line_says_which_keys_are_in_its_way(configure: Configure) -> None:
-    """Keys of the file's own rule are named, and taking them away as told makes the rule run with its defaults."""
+    """Keys of the file's own rule are named unless they are off; without them the rule runs with its defaults."""
     chosen = ("framework=verl_drop", "framework.sampling.rule=completion_order")
     with pytest.raises(ConfigError) as refused:
         prepare(configure(*chosen))
-    assert str(refused.value).startswith("framework.sampling.barrier_age=None: unknown; completion_order takes max_age")
+    assert str(refused.value).startswith("framework.sampling.ties=completion: unknown; completion_order takes max_age")
     away = re.findall(r"'(~[\w.]+)'", str(refused.value))
     prepare(configure(*chosen, *away))
 
@@ -191,7 +191,7 @@ def test_every_framework_says_how_it_looks() -> None:
     assert list(style.LOOKS) == [*style.ARTICLE_FRAMEWORKS, *style.NEW_FRAMEWORKS, *style.LAYERS]
     assert (len(style.ARTICLE_FRAMEWORKS), style.NEW_FRAMEWORKS, len(style.LAYERS)) == (14, ("psrl", "deadline"), 4)
     assert set(style.LOOKS) == {file.stem for file in FILES}
-    assert set(style.DASHES) == set(ranges.DASHES)
+    assert set(style.DASHES) == set(DASHES)
 
 
 def test_a_look_that_no_figure_can_draw_is_refused(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from sweeps.figures.tables import ArticleTables
+    from sweeps.figures.article_tables import ArticleTables
 
 WIDTH_IN = 9.5
 IN_FLIGHT_IN = 2.4
@@ -28,7 +28,7 @@ MEASURED = "#d9601a"
 UPDATE = "#cfd4dc"
 
 
-def timeline(tables: ArticleTables, measured: Path | None = None, run_id: str | None = None) -> Figure:
+def step_timeline(tables: ArticleTables, measured: Path | None = None, run_id: str | None = None) -> Figure:
     """Draw what was in flight over one run.
 
     Args:

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from textwrap import indent
+from typing import Any
 
 import pandas as pd
 
+from simrl.text_table import text_table
 from sweeps.comparison import fitted_on, percent, tally, throughput_errors
+
+HEADS = ("section", "within", "of", "mean error of throughputs")
+
+
+def _section(row: Mapping[str, Any]) -> list[str]:
+    error = percent(row["throughput_error"]) + (f" over {row['throughputs']}" if row["throughputs"] else "")
+    return [row["section"], str(row["within"]), str(row["values"]), error]
 
 
 def summary_text(comparison: pd.DataFrame, conclusions: pd.DataFrame, loads: int, changed: Sequence[str] = ()) -> str:
@@ -21,11 +31,8 @@ def summary_text(comparison: pd.DataFrame, conclusions: pd.DataFrame, loads: int
     lines = [
         f"The article's published values beside ours, {loads} load{'s' if loads > 1 else ''}:",
         "",
-        f"  {'section':<24}{'within':>7}{'of':>6}   mean error of throughputs",
+        indent(text_table(HEADS, [_section(row) for row in tally(comparison).to_dict("records")]), "  "),
     ]
-    for row in tally(comparison).to_dict("records"):
-        error = percent(row["throughput_error"]) + (f" over {row['throughputs']}" if row["throughputs"] else "")
-        lines.append(f"  {row['section']:<24}{row['within']:>7}{row['values']:>6}   {error}")
     judged = conclusions[conclusions["loads"] > 0]
     always = int((judged["share"] == 1).sum())
     most = int((judged["share"] > 0.5).sum())

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from sweeps.figures.tables import ArticleTables
+    from sweeps.figures.article_tables import ArticleTables
 
 BINS = 40
 PANEL_WIDTH_IN = 4.6
@@ -88,12 +88,12 @@ def slow_batches(tables: ArticleTables) -> Figure:
     is_slow = np.isin(numbers, config.slow_batches)
     with style.house_style():
         figure = layout.sheet()
-        whole = layout.panel(figure, BATCHES_WIDTH_IN, 1.9)
-        zoom = layout.panel(figure, BATCHES_WIDTH_IN, 1.6, sharex=whole)
-        _ranges(whole, numbers, per_batch, is_slow, medians=is_slow)
+        every = layout.panel(figure, BATCHES_WIDTH_IN, 1.9)
+        zoom = layout.panel(figure, BATCHES_WIDTH_IN, 1.6, sharex=every)
+        _ranges(every, numbers, per_batch, is_slow, medians=is_slow)
         _ranges(zoom, numbers, per_batch, is_slow, medians=~is_slow)
-        whole.set(ylim=(0, per_batch.max() * 1.08), ylabel="response (tokens)")
-        whole.set_title("all batches", loc="left", fontweight="bold")
+        every.set(ylim=(0, per_batch.max() * 1.08), ylabel="response (tokens)")
+        every.set_title("all batches", loc="left", fontweight="bold")
         fast = per_batch[~is_slow]
         zoom.set(ylim=(0, fast.max() * 1.15), ylabel="response (tokens)", xlabel="input batch, in order of submission")
         zoom.set_title("fast batches enlarged (arrows: slow batches, far above)", loc="left", fontweight="bold")
@@ -106,10 +106,10 @@ def slow_batches(tables: ArticleTables) -> Figure:
             Patch(facecolor=FAST, label="fast batch: least to longest response"),
             Line2D([], [], color=style.INK, linewidth=1.6, label="median"),
         ]
-        title = f"The constructed load: batches {' and '.join(map(str, config.slow_batches))} are slow as a whole"
+        title = f"The constructed load: batches {' and '.join(map(str, config.slow_batches))} are slow throughout"
         n_batches, n_responses = map(style.number, per_batch.shape)
         subtitle = f"{n_batches} batches of {n_responses} responses · seed {row['seed']}"
-        layout.lay_out(figure, [[whole], [zoom]], title, subtitle, [(handles, None)])
+        layout.lay_out(figure, [[every], [zoom]], title, subtitle, [(handles, None)])
         return figure
 
 
