@@ -11,10 +11,10 @@ import numpy as np
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from simrl.model.engine.protocol import OpenRequest
 from simrl.model.engine.vllm import stretch
 from simrl.model.engine.vllm.engine import EngineOptions, VllmEngine
 from simrl.model.engine.vllm.state import NEVER_NS, PAUSED_ALL, RUNNING, WAITING
+from simrl.model.records import OpenRequest
 from tests.engine_plans import EVERY_ITERATION_1000_NS, Instance, Plan, obeys_the_laws, picture, plans
 
 HYPOTHESIS = settings(deadline=None, derandomize=True, max_examples=250)
@@ -74,7 +74,8 @@ def test_the_engine_tells_completions_as_if_it_had_never_run_ahead(plan: Plan, s
 def open_requests(records: np.ndarray) -> list[tuple[int, ...]]:
     """Return how far what is still to be done has come, by trajectory."""
     records = records[np.isin(records["status"], (WAITING, RUNNING))]
-    return sorted(records[list(OpenRequest._fields)].tolist())
+    fields = [name.replace("first_token_version", "first_version") for name in OpenRequest._fields]
+    return sorted(records[fields].tolist())
 
 
 def do_to_engine(engine: VllmEngine, newest: int, what: str, details: Any) -> None:

@@ -16,8 +16,8 @@ from simrl.model.control.ledger import Group, Ledger
 from simrl.model.control.rules import Rules
 from simrl.model.control.sampling import Sampling
 from simrl.model.cost.training import StepTime
-from simrl.model.engine.protocol import EngineView, FinishedRequest, OpenRequest, RolloutListener
-from simrl.model.records import TrajectoryLog
+from simrl.model.engine.protocol import EngineView, RolloutListener
+from simrl.model.records import FinishedRequest, OpenRequest, TrajectoryLog
 from simrl.model.simulation import DeadlockError
 from simrl.model.trainer import Trainer
 from simrl.model.trajectory import Trajectories, Trajectory

@@ -11,7 +11,8 @@ import numpy as np
 from simpy import Environment, Event
 
 from simrl.model.clock import COMPLETION, Alarm, now_ns
-from simrl.model.engine.protocol import EngineView, FinishedRequest, OpenRequest, RolloutListener
+from simrl.model.engine.protocol import EngineView, RolloutListener
+from simrl.model.records import FinishedRequest, OpenRequest
 from simrl.model.trajectory import Trajectories, Trajectory
 
 NEVER = 1 << 40

@@ -18,8 +18,8 @@ from simrl.model.control.prime_rl.controller import PrimeRLController
 from simrl.model.control.prime_rl.dispatcher import BURST_WINDOW_NS, Burst, CancelledGroup, Dispatcher, OpenGroup
 from simrl.model.control.prime_rl.orchestrator import Dropped, Orchestrator, Sent
 from simrl.model.control.prime_rl.train_sink import Sink, episode_staleness, oldest_fresh
-from simrl.model.engine.protocol import EngineView, FinishedRequest, OpenRequest, RolloutListener
-from simrl.model.records import TrajectoryLog
+from simrl.model.engine.protocol import EngineView, RolloutListener
+from simrl.model.records import FinishedRequest, OpenRequest, TrajectoryLog
 from simrl.model.trajectory import GENERATING, Trajectories, Trajectory
 from tests.conformance.conftest import replay
 from tests.conformance.goldens import golden

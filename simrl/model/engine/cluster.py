@@ -10,9 +10,9 @@ from simpy import AllOf, Environment, Event
 
 from simrl.model.clock import now_ns
 from simrl.model.engine.instance import Instance
-from simrl.model.engine.protocol import Engine, EngineView, FinishedRequest, RolloutListener
+from simrl.model.engine.protocol import Engine, EngineView, RolloutListener
 from simrl.model.engine.router import FewestInFlight
-from simrl.model.records import InstanceTotals
+from simrl.model.records import FinishedRequest, InstanceTotals
 from simrl.model.trajectory import Trajectories, Trajectory
 
 

@@ -8,7 +8,8 @@ from typing import Any
 from simpy import Environment, Event, Interrupt
 
 from simrl.model.clock import COMPLETION, Alarm, now_ns
-from simrl.model.engine.protocol import Engine, EngineView, FinishedRequest
+from simrl.model.engine.protocol import Engine, EngineView
+from simrl.model.records import FinishedRequest
 
 
 class Instance:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 from simpy import Event
 
-from simrl.model.records import InstanceTotals
+from simrl.model.records import FinishedRequest, InstanceTotals, OpenRequest
 
 if TYPE_CHECKING:
     from simrl.config.schema import SimulationConfig
@@ -55,32 +55,6 @@ class EngineView(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.in_flight} requests in flight, {self.running} running, KV {self.kv_usage:.0%} used"
-
-
-class OpenRequest(NamedTuple):
-    """How far a request has come that is neither finished nor aborted."""
-
-    trajectory: int
-    generated_tokens: int
-    first_version: int
-    """Weights of its first token; -1 before."""
-    preemptions: int
-    """For lack of KV blocks; losing the KV to new weights is none."""
-    reprefill_tokens: int
-    """Computed again because their KV was lost."""
-    first_token_ns: int
-    """-1 before."""
-
-
-class FinishedRequest(NamedTuple):
-    """A request that ended on its own, with all its tokens."""
-
-    finish_ns: int
-    trajectory: int
-    first_token_ns: int
-    first_version: int
-    preemptions: int
-    reprefill_tokens: int
 
 
 class Progress(NamedTuple):
@@ -130,7 +104,7 @@ class Engine(Protocol):
     def advance(self) -> int | None:
         """Run ahead to the next completion; return when that is, ns, or None if nothing is left to run.
 
-        It may return an earlier time too, at which collect() yields nothing.
+        It may return an earlier time too, at which collect() has nothing.
 
         Raises:
             StuckError: if requests are left that can never be scheduled.
@@ -143,7 +117,7 @@ class Engine(Protocol):
         """Return what the engine shows at *now_ns*; what it planned stays. Times never go back."""
 
     def collect(self) -> Iterable[FinishedRequest]:
-        """Yield what finished at the time advance() returned, which is the present, in order; forget it."""
+        """Return what finished at the time advance() returned, which is the present, in order; forget it."""
 
     def open_requests(self) -> list[OpenRequest]:
         """Return all requests in flight."""

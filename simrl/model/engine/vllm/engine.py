@@ -6,10 +6,9 @@ its last committed state and runs to that instant instead; results do not depend
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from operator import itemgetter
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -17,17 +16,7 @@ from simrl.config.schema import EngineCosts, SimulationConfig
 from simrl.model.clock import to_ns
 from simrl.model.cost.iteration import engine_costs
 from simrl.model.cost.memory import kv_blocks
-from simrl.model.engine.protocol import (
-    ABORT,
-    DRAIN,
-    KEEP,
-    RECOMPUTE,
-    EngineView,
-    FinishedRequest,
-    OpenRequest,
-    Progress,
-    StuckError,
-)
+from simrl.model.engine.protocol import ABORT, DRAIN, KEEP, RECOMPUTE, EngineView, Progress, StuckError
 from simrl.model.engine.vllm import scheduler, stretch
 from simrl.model.engine.vllm.state import (
     ENGINE,
@@ -42,7 +31,7 @@ from simrl.model.engine.vllm.state import (
     with_more_samples,
     with_more_slots,
 )
-from simrl.model.records import InstanceTotals
+from simrl.model.records import FinishedRequest, InstanceTotals, OpenRequest
 
 NO_COST = EngineCosts(0, 0, 0, 0, 0, 0)
 SAMPLES_AHEAD = 512  # room kept for what one iteration or one pause can record
@@ -67,9 +56,15 @@ class EngineOptions:
 
 ENGINE_COUNTERS = [field.name for field in fields(InstanceTotals) if field.name in (ENGINE.names or ())]
 
+
 # A whole record read at once is several times faster than field by field.
-FINISHED_FIELDS = itemgetter(*((REQUEST.names or ()).index(name) for name in FinishedRequest._fields[1:]))
-OPEN_FIELDS = itemgetter(*((REQUEST.names or ()).index(name) for name in OpenRequest._fields))
+def _request_fields(row: type[FinishedRequest | OpenRequest]) -> itemgetter[Any]:
+    """Return what picks, from a request's record as a tuple, all that *row* asks for but the time of the end."""
+    names = [{"first_token_version": "first_version"}.get(name, name) for name in row._fields if name != "finish_ns"]
+    return itemgetter(*((REQUEST.names or ()).index(name) for name in names))
+
+
+FINISHED_FIELDS, OPEN_FIELDS = _request_fields(FinishedRequest), _request_fields(OpenRequest)
 
 
 def engine_options(config: SimulationConfig, longest_tokens: int) -> EngineOptions:
@@ -139,6 +134,8 @@ class VllmEngine:
         self._free_slots = list(range(len(self.state.requests) - 1, -1, -1))
         self._slots: dict[int, int] = {}
         self._ahead = False
+        self._completed = False
+        """Whether there are finished requests to collect when the time has come."""
         self._seen: EngineState | None = None
         self._seen_of_plan = False
         """Whether _seen comes from the state from which the engine is ahead now."""
@@ -175,6 +172,7 @@ class VllmEngine:
         if outcome == stretch.STUCK:
             raise StuckError(f"{len(self._slots)} requests, none can be scheduled")
         self._ahead = True
+        self._completed = outcome == stretch.COMPLETED
         self._seen_of_plan = False
         self.due_ns = None if outcome == stretch.IDLE else end_ns
         return self.due_ns
@@ -182,6 +180,7 @@ class VllmEngine:
     def catch_up(self, now_ns: int) -> None:
         """Bring the engine to *now_ns*: whatever it ran beyond is undone."""
         if self._ahead and self.due_ns != now_ns:
+            self._completed = False
             stretch.save(self._saved, self.state)
             while stretch.advance(self.state, now_ns, False) == stretch.SAMPLES_FULL:
                 self.state = with_more_samples(self.state)
@@ -235,21 +234,23 @@ class VllmEngine:
         while len(self.state.samples) - int(engine["samples"]) < needed:
             self.state = with_more_samples(self.state)
 
-    def collect(self) -> Iterator[FinishedRequest]:
-        """Yield the requests the last completion finished, in vLLM's order, and forget them."""
+    def collect(self) -> list[FinishedRequest]:
+        """Return the requests the last completion finished, in vLLM's order, and forget them."""
         self._ahead = False
+        if not self._completed:
+            return []
+        self._completed = False
+        assert self.due_ns is not None
         state = self.state
-        count = int(state.engine["finished"][0])
-        if count:
-            finish_ns = int(state.engine["end_ns"][0])
-            state.engine["finished"] = 0
-            status = state.requests["status"]
-            for slot in state.finished[:count].tolist():
-                status[slot] = FREE
-                finished = FinishedRequest(finish_ns, *FINISHED_FIELDS(state.requests[slot].item()))
-                del self._slots[finished.trajectory]
-                self._free_slots.append(slot)
-                yield finished
+        collected = []
+        for slot in state.finished[: state.engine["finished"][0]].tolist():
+            record = state.requests[slot]
+            finished = FinishedRequest(self.due_ns, *FINISHED_FIELDS(record.item()))
+            record["status"] = FREE
+            del self._slots[finished.trajectory]
+            self._free_slots.append(slot)
+            collected.append(finished)
+        return collected
 
     def submit(
         self, trajectory: int, prompt_tokens: int, target_tokens: int, prefix_key: int, prefix_tokens: int
