@@ -27,7 +27,7 @@ NO_RESULTS = {
     "simrl.model.control.controllers",  # the same
     "simrl.model.engine.engines",  # the same
 }
-CHOSEN_BY_LAW = {f"simrl.model.workload.{law}" for law in ("lognormal", "batches", "trace")}
+CHOSEN_BY_LAW = {f"simrl.model.workload.{law}" for law in ("lognormal", "quantiles", "histogram", "batches", "trace")}
 """Modules that are used if their law is chosen; those of other laws count always."""
 COMMENTS = ("upstream", "upstream_knob", "bounds", "differs", "knobs")
 """Keys of a framework that say something about it."""
