@@ -129,14 +129,16 @@ class VllmEngine:
     def __init__(self, options: EngineOptions, costs: EngineCosts, *, single: bool = False):
         self.state = build_state(options, costs)
         self._saved = build_state(options, costs)
-        self._options = options
+        self._limits = (options.blocks - 1, options.blocks * options.block_size, options.max_model_len)
+        """Usable blocks, tokens of all blocks, tokens of the longest request."""
         self._single = single
         self._free_slots = list(range(len(self.state.requests) - 1, -1, -1))
         self._slots: dict[int, int] = {}
         self._ahead = False
         self._completed = False
         """Whether there are finished requests to collect when the time has come."""
-        self._seen: EngineState | None = None
+        self._seen = self._saved
+        """A copy of _saved that ran to where it was looked at; _saved itself until the first look."""
         self._seen_of_plan = False
         """Whether _seen comes from the state from which the engine is ahead now."""
         self._admission_paused = False
@@ -196,33 +198,35 @@ class VllmEngine:
     def look(self, now_ns: int) -> EngineView:
         """Return what the engine shows at *now_ns*; unlike catch_up() this leaves the plan as it is."""
         if self._ahead:
-            if self._seen is None or not self._seen_of_plan:
-                self._seen = self._committed()
+            source = self._seen if self._seen_of_plan else self._saved
+            shown = stretch.glance(source.engine, source.requests, source.running, now_ns)
+            if shown == stretch.NOTHING_SEEN:
+                shown = stretch.save_and_look(self._saved, self._playground(), now_ns)
                 self._seen_of_plan = True
-            running, waiting, free_blocks, preemptions = stretch.look(self._seen, now_ns)
         else:
             engine = self.state.engine[["running", "waiting", "free_blocks", "preemptions"]]
-            running, waiting, free_blocks, preemptions = engine[0].item()
-        blocks = self._options.blocks
+            shown = engine[0].item()
+        running, waiting, free_blocks, preemptions = shown
+        usable_blocks, capacity_tokens, longest_tokens = self._limits
+        used_blocks = usable_blocks - free_blocks
+        in_flight = len(self._slots)
         return EngineView(
-            len(self._slots),
-            running,
-            waiting,
-            blocks - 1 - free_blocks,
-            blocks - 1,
-            preemptions,
-            blocks * self._options.block_size,
-            self._options.max_model_len,
+            in_flight, running, waiting, used_blocks, usable_blocks, preemptions, capacity_tokens, longest_tokens
         )
 
-    def _committed(self) -> EngineState:
-        """Return a copy, to play with, of the state from which the engine ran ahead; it takes no samples."""
-        if self._seen is None or len(self._seen.requests) != len(self._saved.requests):
+    def _playground(self) -> EngineState:
+        """Return room for a copy, to play with, of the state from which the engine ran ahead."""
+        if self._seen is self._saved or len(self._seen.requests) != len(self._saved.requests):
             self._seen = EngineState(*(array.copy() for array in self._saved))
-        stretch.save(self._saved, self._seen)
-        self._seen.engine["sample_every_ns"] = self._seen.engine["next_sample_ns"] = NEVER_NS
         self._seen_of_plan = False
         return self._seen
+
+    def _committed(self) -> EngineState:
+        """Return such a copy; it takes no samples."""
+        seen = self._playground()
+        stretch.save(self._saved, seen)
+        seen.engine["sample_every_ns"] = seen.engine["next_sample_ns"] = NEVER_NS
+        return seen
 
     def _pause(self, start_ns: int, end_ns: int) -> None:
         """Count a span in which the engine is kept from computing; nothing if it is empty."""
