@@ -13,7 +13,7 @@ from simrl.model.engine.instance import Instance
 from simrl.model.engine.protocol import Engine, EngineView, RolloutListener
 from simrl.model.engine.requests import FinishedRequest
 from simrl.model.engine.router import FewestInFlight
-from simrl.model.records import InstanceTotals
+from simrl.model.records import FinishedRequest, InstanceTotals
 from simrl.model.trajectory import Trajectories, Trajectory
 
 
@@ -77,7 +77,8 @@ class Cluster:
 
     def views(self) -> list[EngineView]:
         """Return what the engines show now, by instance; nothing is disturbed."""
-        return [instance.look() for instance in self.instances]
+        now = now_ns(self.env)
+        return [instance.engine.look(now) for instance in self.instances]
 
     def close(self) -> None:
         """Bring all engines to the present and record what is unfinished."""

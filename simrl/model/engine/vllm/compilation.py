@@ -33,7 +33,7 @@ def calls_of(part: str) -> list[tuple[Any, tuple[Any, ...]]]:
         return [
             (stretch.decode_stretch, (state, int64)),
             (stretch.save, (state, state)),
-            (stretch.look, (state, int64)),
+            (stretch.save_and_look, (state, state, int64)),
             (scheduler.submit, (state, *[int64] * 6)),
             (stretch.save_and_advance, (state, state, boolean)),
         ]
