@@ -15,7 +15,6 @@ from simrl.model.engine.requests import OpenRequest
 from simrl.model.engine.vllm import stretch
 from simrl.model.engine.vllm.engine import EngineOptions, VllmEngine
 from simrl.model.engine.vllm.state import NEVER_NS, PAUSED_ALL, RUNNING, WAITING
-from simrl.model.records import OpenRequest
 from tests.engine_plans import EVERY_ITERATION_1000_NS, Instance, Plan, obeys_the_laws, picture, plans
 
 HYPOTHESIS = settings(deadline=None, derandomize=True, max_examples=250)

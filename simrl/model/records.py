@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from simrl.model.engine.requests import FinishedRequest, OpenRequest
+from simrl.model.engine.requests import FinishedRequest, OpenRequest
 
 UNFINISHED, TRAINED, DROPPED_L2, DROPPED_L3 = 0, 1, 2, 3
 FATES = ("unfinished", "trained", "dropped_l2", "dropped_l3")
@@ -40,32 +38,6 @@ TRAJECTORY = np.dtype(
 )
 SEGMENT = np.dtype([("trajectory", np.int64), ("version", np.int64), ("tokens", np.int64)])
 NONE = -1
-
-
-class OpenRequest(NamedTuple):
-    """How far a request has come that is neither finished nor aborted."""
-
-    trajectory: int
-    generated_tokens: int
-    first_token_version: int
-    """Weights of its first token; -1 before."""
-    preemptions: int
-    """For lack of KV blocks; losing the KV to new weights is none."""
-    reprefill_tokens: int
-    """Computed again because their KV was lost."""
-    first_token_ns: int
-    """-1 before."""
-
-
-class FinishedRequest(NamedTuple):
-    """A request that ended on its own, with all its tokens."""
-
-    finish_ns: int
-    trajectory: int
-    first_token_ns: int
-    first_token_version: int
-    preemptions: int
-    reprefill_tokens: int
 
 
 @dataclass(frozen=True)

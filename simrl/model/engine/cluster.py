@@ -13,7 +13,7 @@ from simrl.model.engine.instance import Instance
 from simrl.model.engine.protocol import Engine, EngineView, RolloutListener
 from simrl.model.engine.requests import FinishedRequest
 from simrl.model.engine.router import FewestInFlight
-from simrl.model.records import FinishedRequest, InstanceTotals
+from simrl.model.records import InstanceTotals
 from simrl.model.trajectory import Trajectories, Trajectory
 
 

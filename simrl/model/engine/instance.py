@@ -8,7 +8,7 @@ from typing import Any
 from simpy import Environment, Event, Interrupt
 
 from simrl.model.clock import COMPLETION, Alarm, now_ns
-from simrl.model.engine.protocol import Engine, EngineView
+from simrl.model.engine.protocol import Engine
 from simrl.model.engine.requests import FinishedRequest
 
 

@@ -32,7 +32,7 @@ from simrl.model.engine.vllm.state import (
     with_more_samples,
     with_more_slots,
 )
-from simrl.model.records import FinishedRequest, InstanceTotals, OpenRequest
+from simrl.model.records import InstanceTotals
 
 NO_COST = EngineCosts(0, 0, 0, 0, 0, 0)
 SAMPLES_AHEAD = 512  # room kept for what one iteration or one pause can record

@@ -16,7 +16,6 @@ from simrl.model.engine.requests import FinishedRequest
 from simrl.model.engine.vllm import stretch
 from simrl.model.engine.vllm.engine import EngineOptions, VllmEngine
 from simrl.model.engine.vllm.state import EngineState
-from simrl.model.records import FinishedRequest
 
 DECODE, PREFILL, REPREFILL, PAUSED = "decode", "prefill", "re-prefill", "paused"
 BUSY = (DECODE, PREFILL, REPREFILL)
