@@ -121,14 +121,15 @@ def build(kind: type, name: str, key: str, given: Mapping[str, Any]) -> Any:
         kind: what to build.
         name: how the configuration calls it.
         key: where *given* stands in the configuration.
-        given: its parameters; those with a default may be missing.
+        given: its parameters; those with a default may be missing. One it does not have may be null: a file's key for
+            another choice, which is off.
 
     Raises:
         ConfigError: for a parameter that does not exist, is missing or has a value it may not have. What *kind*
             itself refuses, by the parameter's bare name, comes out under its whole key.
     """
     known = parameters_of(kind)
-    strange = [parameter for parameter in given if parameter not in known]
+    strange = [parameter for parameter, value in given.items() if parameter not in known and value is not None]
     if strange:
         away = " ".join(f"'~{key}.{parameter}'" for parameter in strange)
         raise ConfigError(
@@ -142,6 +143,6 @@ def build(kind: type, name: str, key: str, given: Mapping[str, Any]) -> Any:
         elif allowed.default is MISSING:
             raise ConfigError(f"{key}.{parameter}", None, f"give a value: {name} needs it")
     try:
-        return kind(**given)
+        return kind(**{parameter: value for parameter, value in given.items() if parameter in known})
     except ConfigError as error:
         raise ConfigError(f"{key}.{error.key}", error.value, error.hint) from error

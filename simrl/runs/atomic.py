@@ -30,7 +30,7 @@ def atomic_file(target: Path) -> Iterator[Path]:
 def atomic_folder(target: Path) -> Iterator[Path]:
     """Give a folder beside *target* to write to; it becomes *target* at the end, and nothing is left after an error.
 
-    The run's lock must be held: nobody else may replace *target* meanwhile.
+    The run's lock must be held: no other process may replace *target* meanwhile.
 
     Raises:
         OSError: if it cannot be made or renamed.

@@ -24,7 +24,7 @@ NO_RESULTS = {
     "simrl.config.ranges",  # refuses, and computes nothing
     "simrl.model.control.rule_names",  # the modules it names are in the digest themselves
 }
-CHOSEN_BY_LAW = {f"simrl.model.workload.{law}" for law in ("lognormal", "batches", "trace")}
+CHOSEN_BY_LAW = {f"simrl.model.workload.{law}" for law in ("lognormal", "quantiles", "histogram", "batches", "trace")}
 """Modules that are used if their law is chosen; those of other laws count always."""
 EPISODE_CONTROL = "simrl.model.control.prime_rl.controller"
 COMMENTS = ("upstream", "upstream_knob", "bounds", "differs", "knobs")
