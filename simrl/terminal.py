@@ -1,4 +1,4 @@
-"""What people at the terminal are told, and how far a long job is: a line rewritten, or one every few seconds."""
+"""Lines for the person at the terminal, and the progress of a long job: a line rewritten, or one every few seconds."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ TERMINAL_EVERY_S, ELSEWHERE_EVERY_S = 0.2, 5.0
 
 
 def report(line: str) -> None:
-    """Tell the person at the terminal; results go to stdout, this does not."""
+    """Print a line to stderr for the person at the terminal; results go to stdout."""
     print(f"simrl: {line}", file=sys.stderr, flush=True)
 
 
 def print_answer(text: str) -> None:
-    """Print an answer to stdout; a reader who has seen enough (``| head``) is no error."""
+    """Print an answer to stdout; a reader that has closed the pipe (``| head``) is no error."""
     try:
         print(text, flush=True)
     except BrokenPipeError:
@@ -24,22 +24,22 @@ def print_answer(text: str) -> None:
 
 
 def close_stdout() -> None:
-    """Let what is still printed go nowhere: nobody reads it any more."""
+    """Let what is still printed go nowhere: its reader is gone."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def clock_text(seconds: float) -> str:
     """Return a duration as people read it: 8 s, 3 min 20 s, 2 h 5 min."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"
+    rounded = round(seconds)
+    if rounded < 60:
+        return f"{rounded} s"
+    if rounded < 3600:
+        return f"{rounded // 60} min {rounded % 60} s"
+    return f"{rounded // 3600} h {rounded % 3600 // 60} min"
 
 
 class Progress:
-    """Counts finished pieces of work and tells, to *stream*, how many are left and for how long."""
+    """Counts finished pieces of work and prints, to *stream*, how many are left and for how long."""
 
     def __init__(self, what: str, total: int, stream: TextIO | None = None):
         """Start the clock.
@@ -56,15 +56,15 @@ class Progress:
         self.stream = sys.stderr if stream is None else stream
         self.terminal = self.stream.isatty()
         self.started_s = time.monotonic()
-        self.told_s = self.started_s
+        self.printed_s = self.started_s
 
     def step(self, *, failed: bool = False) -> None:
-        """Count one finished piece and tell, if it is time."""
+        """Count one finished piece and print, if it is time."""
         self.done += 1
         self.failed += failed
         now_s = time.monotonic()
-        if now_s - self.told_s >= (TERMINAL_EVERY_S if self.terminal else ELSEWHERE_EVERY_S):
-            self.told_s = now_s
+        if now_s - self.printed_s >= (TERMINAL_EVERY_S if self.terminal else ELSEWHERE_EVERY_S):
+            self.printed_s = now_s
             self._write(self.line(now_s))
 
     def line(self, now_s: float) -> str:
@@ -75,7 +75,7 @@ class Progress:
         return f"simrl: {self.done} of {self.total} {self.what}{failed}, about {clock_text(left_s)} left"
 
     def end(self, remark: str = "") -> None:
-        """Say how it ended."""
+        """Print how it ended."""
         failed = f", {self.failed} failed" if self.failed else ""
         took = clock_text(time.monotonic() - self.started_s)
         self._write(f"simrl: {self.done} of {self.total} {self.what}{failed} in {took}{remark}")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import simrl.sweep.executors.ray_cluster
 from simrl.cli import commands
+from simrl.cli.exit_code import exit_code
 from simrl.runs.atomic import atomic_folder
 from simrl.runs.run import Outcome
 from simrl.sweep.executors.job import Job
@@ -35,4 +36,4 @@ def trouble_in(job: Job, folder: Path) -> Outcome:
 
 if __name__ == "__main__":
     simrl.sweep.executors.ray_cluster.compute_in = trouble_in
-    sys.exit(commands.main(["sweep", *sys.argv[1:]]))
+    sys.exit(exit_code(lambda: commands.main(["sweep", *sys.argv[1:]])))

@@ -154,7 +154,7 @@ def test_where_and_how_results_are_kept_is_checked_first(
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (("-x",), "simrl: no such option -x; simrl --help tells what it takes"),
+        (("-x",), "simrl: no such option -x; simrl --help lists what it takes"),
         (("seed=1", "--json"), "simrl: no such option --json;"),
         (("foo",), "simrl: argument=foo: no such command or key=value; commands are plan, "),
         (("bogus", "--json"), "simrl: argument=bogus: no such command"),
@@ -200,7 +200,7 @@ ODD = [
     ),
     (("+framework.eta=3",), "+framework.eta=3: is there already; leave out the +"),
     (("+framework=roll",), "+framework=roll: a run has one framework, and may choose another: leave out the +"),
-    (("hardware.instances=1e9",), "hardware.instances=1000000000.0: no such key; nearest: rollout.instances"),
+    (("hardware.instances=1e9",), "hardware.instances=1e9: no such key; nearest: rollout.instances"),
     (("hardware.memory_bytes=inf",), "hardware.memory_bytes=inf: must be finite"),
     (("hardware.memory_bytes=1e300",), "rollout.kv_blocks=3.81e+293: must be 2147483647 or less"),
     (("rollout.sample_every_s=1e-300",), "rollout.sample_every_s=1e-300: must be 1e-09 or more"),

@@ -2,7 +2,7 @@
 
 Writes sweep.parquet (a row a run), seeds.parquet (a row a configuration: mean and 95 % interval of each metric) and
 throughput.png. DIR is the folder of a sweep, an output folder or a run's; several give one table with a column that
-names the sweep. Only whole runs count. Collecting again is safe.
+names the sweep. Only complete runs count. Collecting again is safe.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def _text(collected: Collected) -> str:
         ]
         header = [*keys, "n", *(text for metric in SHOWN for text in (metric, "± 95 %")), "max_staleness"]
         lines += [text_table(header, body), ""]
-    missing = f"; {len(collected.missing)} more are not there whole" if collected.missing else ""
+    missing = f"; {len(collected.missing)} more are missing or incomplete" if collected.missing else ""
     lines.append(f"{len(collected.rows)} runs{missing}")
     lines += [f"  {path}" for path in collected.files]
     return "\n".join(lines)

@@ -28,7 +28,7 @@ SimRL simulates asynchronous LLM reinforcement-learning post-training.
   simrl COMMAND --help             what a command takes
 
 Keys are Hydra's: framework=roll chooses an option of a group, framework.eta=2 sets a value. The groups and their
-options are the files in conf/; `simrl --cfg job` prints the whole configuration, `simrl --hydra-help` what Hydra takes.
+options are the files in conf/; `simrl --cfg job` prints the configuration, `simrl --hydra-help` what Hydra takes.
 
   simrl framework=areal framework.eta=2 versions=20
   simrl -m framework=areal,roll framework.eta=1,2 seed=0,1,2
@@ -37,11 +37,11 @@ options are the files in conf/; `simrl --cfg job` prints the whole configuration
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """A parser whose complaints are one line, as everywhere in SimRL."""
+    """A parser whose errors are one line, as everywhere in SimRL."""
 
     def error(self, message: str) -> NoReturn:
-        """Print the complaint and leave with exit code 2."""
-        self.exit(BAD_INPUT, f"{self.prog}: {message}; {self.prog} --help tells what it takes\n")
+        """Print the error and leave with exit code 2."""
+        self.exit(BAD_INPUT, f"{self.prog}: {message}; {self.prog} --help lists what it takes\n")
 
 
 def help_line(name: str) -> str | None:

@@ -1,6 +1,6 @@
 """Two runs or two sweeps side by side: metrics, differences, and the configuration keys that differ.
 
-Sweeps are paired by configuration and seed: the same loads in both, so that a few seeds tell a difference. The interval
+Sweeps are paired by configuration and seed: the same loads in both, so that a few seeds show a difference. The interval
 is the 95 % t interval of the mean difference B - A.
 """
 
@@ -57,10 +57,10 @@ def main(options: argparse.Namespace) -> int:
 
 
 def full_row(folder: SweepFolder, run_id: str) -> dict[str, Any]:
-    """Return a run's whole row, and the measured costs it was given, which no column holds.
+    """Return a run's row, and the measured costs it was given, which no column holds.
 
     Raises:
-        ConfigError: if the run is not there whole.
+        ConfigError: if the run is missing or incomplete.
     """
     run = folder.runs / run_id
     if not is_ok(run):
@@ -148,7 +148,9 @@ def _rows(sweep: SweepFolder, keys: Sequence[str]) -> list[dict[str, Any]]:
     if table is None:
         raise ConfigError("sweep", sweep.folder, "has no finished run; see simrl status")
     if len(table) < len(sweep.points):
-        report(f"{sweep.folder}: {len(sweep.points) - len(table)} of {len(sweep.points)} runs are not there whole")
+        report(
+            f"{sweep.folder}: {len(sweep.points) - len(table)} of {len(sweep.points)} runs are missing or incomplete"
+        )
     rows: list[dict[str, Any]] = table.to_pylist()
     return rows
 

@@ -31,7 +31,7 @@ def exit_code(action: Callable[[], int]) -> int:
     except (ConfigError, HydraException, OmegaConfBaseException) as error:
         report(explain(error))
         return BAD_INPUT
-    except BrokenPipeError:  # | head has seen enough
+    except BrokenPipeError:  # | head has closed the pipe
         close_stdout()
         return 0
     except OSError as error:

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from hydra.core.utils import JobReturn
 from hydra.experimental.callback import Callback
+from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from simrl.config.overrides import points_of
@@ -26,7 +28,7 @@ def link_path(sweep_folder: Path, number: int) -> Path:
 
 
 def stop_mark(sweep_folder: Path) -> Path:
-    """Return the file that tells a sweep's workers to start no other run (fail_fast)."""
+    """Return the file that stops a sweep's workers from starting another run (fail_fast)."""
     return sweep_folder / ".stop"
 
 
@@ -75,6 +77,11 @@ class SweepReport(Callback):
         SweepReport.started = Started(config, points)
         for mark in (stop_mark(folder), *(link for link in folder.glob("[0-9]*") if link.is_symlink())):
             mark.unlink(missing_ok=True)
+
+    def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:  # noqa: ARG002
+        """Leave out of a sweep job's answer what its parent does not read: sending it back takes 5 ms."""
+        if config.hydra.mode == RunMode.MULTIRUN:
+            job_return.cfg = job_return.hydra_cfg = None
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:  # noqa: ARG002
         """Collect and draw; leave with exit code 1 if a run failed."""

@@ -1,4 +1,4 @@
-"""What a run tells a person: its metrics with units, the engine modelled and where its costs come from."""
+"""A run's printed summary: its metrics with units, the engine modelled and where its costs come from."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def states_of(folder: SweepFolder) -> dict[str, RunState]:
 
 
 def main(options: argparse.Namespace) -> int:
-    """Tell how far the sweep is; return 1 if a run failed.
+    """Print how far the sweep is; return 1 if a run failed.
 
     Raises:
         ConfigError: if DIR holds no results.

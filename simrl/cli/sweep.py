@@ -22,7 +22,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = f"key=value arguments:\n{KEYS}"
-    parser.add_argument("file", help="the sweep; docs/sweeps.md tells what it may say")
+    parser.add_argument("file", help="the sweep; a YAML file, see docs/sweeps.md")
     parser.add_argument("settings", nargs="*", metavar="key=value", help="see below")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 

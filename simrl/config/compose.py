@@ -39,7 +39,7 @@ def search_path(*folders: str | Path) -> list[str]:
 
 
 def own_places(hydra: DictConfig) -> list[str]:
-    """Return :func:`search_path` of the folders a sweep was started with, as its ``hydra`` node tells."""
+    """Return :func:`search_path` of the folders a sweep was started with, as its ``hydra`` node has them."""
     sources = OmegaConf.select(hydra, "runtime.config_sources", default=[])
     files = [source.path for source in sources if source.schema == "file"]
     return search_path(*(path for path in files if Path(path) != Path(config_folder())))
@@ -97,7 +97,7 @@ def typed(config: DictConfig) -> SimulationConfig:
 
 
 def _strangers(node: DictConfig, path: str) -> Iterator[tuple[str, str]]:
-    """Find the keys below a node that its schema does not have, which a ``+`` lets in; also tell those it has."""
+    """Find the keys below a node that its schema does not have, which a ``+`` lets in, each with the keys it has."""
     schema = OmegaConf.get_type(node)
     known = [field.name for field in dataclasses.fields(schema)] if dataclasses.is_dataclass(schema) else None
     if known is not None and schema is FrameworkConfig:

@@ -140,7 +140,7 @@ def summarise(config: SimulationConfig, records: Records, run_id: str) -> dict[s
         "reprefill_tokens_per_trajectory": float(rows["reprefill_tokens"].sum() / trained_trajectories),
         **length_bias(rows),
         "trainer_busy": training_ns / records.duration_ns,
-        # an iteration under way at the end is counted whole, so a busy instance may exceed the run by a part of it
+        # an iteration under way at the end is counted to its end, so a busy instance may exceed the run by a part of it
         "rollout_busy": min(1.0, busy_ns / (len(records.instances) * records.duration_ns)),
         "kv_blocks": records.kv_blocks + 1,
         "trajectories": len(rows),

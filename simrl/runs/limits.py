@@ -1,6 +1,6 @@
 """What a run may take and what follows if it fails: the keys ``run.timeout_s``, ``run.retries`` and ``fail_fast``.
 
-They say how runs are carried out, not what is simulated, so they are no part of a run's identity.
+They are about how runs are carried out, not what is simulated, so they are no part of a run's identity.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def limits_of(content: Mapping[Any, Any]) -> Limits:
 
 
 def overtime(limit_s: float) -> str:
-    """Return what is said of a run that took too long."""
+    """Return the message for a run that took too long."""
     return f"the run took longer than run.timeout_s={limit_s:g}"
 
 

@@ -1,6 +1,6 @@
 """One process at a time computes a run: a lock file beside its folder, on one machine and on a shared file system.
 
-``runs/.<run id>.lock`` is made exclusively and says who made it. On the owner's machine it is stale when that process
+``runs/.<run id>.lock`` is made exclusively and names its owner. On the owner's machine it is stale when that process
 is gone. Elsewhere nothing can be known of a process, so the owner touches its lock every ``HEARTBEAT_S``, and a lock
 that stood still for ``STALE_S`` of the onlooker's own clock is stale: hosts' clocks need not agree.
 """
@@ -27,7 +27,7 @@ STALE_S = 120.0
 """Eight heartbeats, and twice as long as NFS may show an old time stamp."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 1.0
 """How often one looks at a held lock: seldom, if it takes long."""
-TELL_AFTER_S = 10.0
+REPORT_AFTER_S = 10.0
 SUFFIX = ".lock"
 
 
@@ -67,7 +67,7 @@ def start_ticks(pid: int) -> int | None:
         os.kill(pid, 0)
     except ProcessLookupError:
         return None
-    except PermissionError:  # somebody else's
+    except PermissionError:  # another user's
         return 0
     try:
         state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -96,7 +96,7 @@ def lock_path(run_folder: Path) -> Path:
 
 
 def owner_of(lock: Path) -> Owner | None:
-    """Return who holds a lock, None if nobody does."""
+    """Return who holds a lock, None if no process does."""
     try:
         return Owner(**json.loads(lock.read_text()))
     except FileNotFoundError:
@@ -137,7 +137,7 @@ def _acquire(lock: Path, own: Owner) -> None:
     """Take the lock, however long it takes."""
     began_s = still_since_s = time.monotonic()
     seen: tuple[Owner, int] | None = None
-    pause_s, told = FIRST_PAUSE_S, False
+    pause_s, reported = FIRST_PAUSE_S, False
     while not _create(lock, own):
         try:
             sight = (owner_of(lock) or UNREADABLE, lock.stat().st_mtime_ns)
@@ -149,8 +149,8 @@ def _acquire(lock: Path, own: Owner) -> None:
         if is_dead(owner) or (owner.machine != this_machine() and now_s - still_since_s > STALE_S):
             _break(lock, owner)
             continue
-        if not told and now_s - began_s > TELL_AFTER_S:
-            told = True
+        if not reported and now_s - began_s > REPORT_AFTER_S:
+            reported = True
             report(f"{lock.name[1 : -len(SUFFIX)]} is computed by process {owner.pid} on {owner.host}; waiting for it")
         time.sleep(pause_s)
         pause_s = min(1.5 * pause_s, LONGEST_PAUSE_S)
@@ -167,7 +167,7 @@ def _create(lock: Path, own: Owner) -> bool:
             os.write(descriptor, json.dumps(asdict(own)).encode())
         finally:
             os.close(descriptor)
-    except BaseException:  # a lock that does not say whose it is would keep others waiting
+    except BaseException:  # a lock without an owner would keep others waiting
         lock.unlink(missing_ok=True)
         raise
     return True
@@ -177,7 +177,7 @@ def _break(lock: Path, owner: Owner) -> None:
     """Remove a stale lock and what its owner left, unless another process does.
 
     Two that saw the same stale lock must not both remove one: the second might remove the lock that the first has made
-    since. So whoever removes it first makes, exclusively, a file named after this very taking of it.
+    since. So a process that removes it first makes, exclusively, a file named after this very taking of it.
     """
     claim = lock.with_name(f"{lock.name}.{owner.token}")
     if not _create(claim, this_process()):

@@ -93,7 +93,7 @@ def _compute(
     tried: int,
     on_try: Callable[[int], None] | None,
 ) -> str | None:
-    """Try until the run is whole or no try is left; return the last error."""
+    """Try until the run is complete or no try is left; return the last error."""
     # what only a run that is computed needs: numba, NumPy
     from simrl.model.engine.vllm.compilation import load_engine  # noqa: PLC0415
     from simrl.model.simulation import simulate  # noqa: PLC0415

@@ -17,7 +17,7 @@ ROUGH_S, ROUGH_PER_TRAJECTORY_S = 0.1, 2e-4
 FIXED_S = 0.4
 """Of a run's time at most this much does not grow with it: what a process loads for its first one."""
 LARGEST_RATIO = 10
-"""Runs this many times smaller than another tell nothing of it."""
+"""Runs this many times smaller than another are no basis for it."""
 WORKER_START_S = 2.0
 """A worker's imports and the loading of the compiled engine."""
 
@@ -58,7 +58,7 @@ def size_of(config: SimulationConfig) -> Size:
 
 
 def times_of(runs: Path, frameworks: Iterable[str]) -> dict[str, dict[Size, float]]:
-    """Return framework -> size -> median wall time, s, of the whole runs in *runs*."""
+    """Return framework -> size -> median wall time, s, of the complete runs in *runs*."""
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     wanted, found = set(frameworks), dict[str, list[Path]]()

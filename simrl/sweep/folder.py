@@ -62,7 +62,7 @@ class SweepFolder:
 
 
 def write_runs(folder: Path, output_dir: Path, points: Sequence[Point], run_ids: Sequence[str]) -> None:
-    """Write runs.json of a YAML sweep, whole or not at all, before anything runs.
+    """Write runs.json of a YAML sweep in one step, before anything runs.
 
     Args:
         folder: the sweep's folder; made if it is not there.
@@ -86,7 +86,7 @@ def read_folder(path: str | Path, key: str = "DIR") -> SweepFolder:
 
     Args:
         path: the folder of a sweep or of a run, or an output folder (the one that holds ``runs/``).
-        key: what a complaint calls it.
+        key: its name in messages.
 
     Raises:
         ConfigError: if it is none of these.
@@ -100,8 +100,8 @@ def read_folder(path: str | Path, key: str = "DIR") -> SweepFolder:
     if (folder / MULTIRUN).is_file():
         return _hydra_sweep(folder)
     if (folder / STATUS).is_file():
-        whole = folder.resolve()
-        return SweepFolder(folder, "run", whole.parent, (_own(whole),))
+        resolved = folder.resolve()
+        return SweepFolder(folder, "run", resolved.parent, (_own(resolved),))
     if (folder / "runs").is_dir():
         entries = sorted(entry for entry in (folder / "runs").iterdir() if entry.is_dir())
         shown = (_own(entry) for entry in entries if not entry.name.startswith("."))
@@ -150,7 +150,7 @@ def _yaml_sweep(folder: Path) -> SweepFolder:
 
 
 def _hydra_sweep(folder: Path) -> SweepFolder:
-    """A ``-m`` sweep: its links tell the runs that ended, its overrides tell the rest."""
+    """A ``-m`` sweep: its links name the runs that ended, its overrides the rest."""
     links = {int(entry.name): Path(os.path.realpath(entry)) for entry in folder.iterdir() if entry.name.isdigit()}
     try:
         hydra_node = OmegaConf.load(folder / MULTIRUN).hydra

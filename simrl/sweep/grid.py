@@ -39,7 +39,7 @@ BARE = re.compile(r"[A-Za-z0-9_./:+-]+")
 
 @dataclass(frozen=True)
 class Sweep:
-    """What a sweep file says."""
+    """The content of a sweep file."""
 
     file: str
     """Where it was read, for messages."""
@@ -65,7 +65,7 @@ def load_sweep(path: str | Path) -> Sweep:
     """Read a sweep file.
 
     Raises:
-        ConfigError: if the file is missing or says something that is no sweep.
+        ConfigError: if the file is missing or holds no sweep.
     """
     file = str(path)
     try:
@@ -101,8 +101,8 @@ def sweep_of(content: Any, file: str) -> Sweep:
         for key in block:
             top = str(key).partition(".")[0]
             if top in OUTPUT_KEYS:
-                whole = "state it for the whole sweep, at the top of the file"
-                hint = whole if top in KEYS else f"give it on the command line: {key}=..."
+                top_level = "state it for the whole sweep, at the top of the file"
+                hint = top_level if top in KEYS else f"give it on the command line: {key}=..."
                 raise ConfigError(f"{file}: {name}.{key}", block[key], f"does not belong to a run; {hint}")
     seeds = seeds_of(content.get("seeds", 1), f"{file}: seeds")
     try:
@@ -118,10 +118,10 @@ def seeds_of(value: Any, key: str = "seeds") -> tuple[int, ...]:
     Raises:
         ConfigError: if it names none, or something else.
     """
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if whole:
+    is_count = isinstance(value, int) and not isinstance(value, bool)
+    if is_count:
         check_count(key, value, value)
-    seeds = list(range(value)) if whole else values_of(key, value)
+    seeds = list(range(value)) if is_count else values_of(key, value)
     if not seeds or any(not isinstance(seed, int) or isinstance(seed, bool) or seed < 0 for seed in seeds):
         raise ConfigError(key, value, "must be how many (1 or more), a list of seeds or a range first..last")
     return tuple(dict.fromkeys(seeds))
@@ -171,7 +171,7 @@ def override_text(value: Any) -> str:
 
 
 def force(sweep: Sweep, settings: Mapping[str, Any]) -> Sweep:
-    """Return *sweep* with *settings* in every block, whatever the block says itself."""
+    """Return *sweep* with *settings* in every block, whatever the block sets itself."""
     blocks = {
         name: {key: value for key, value in block.items() if key not in settings}
         for name, block in sweep.blocks.items()

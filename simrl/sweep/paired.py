@@ -42,7 +42,7 @@ class Difference:
 
 
 def pairing_keys(a: Sequence[Row], b: Sequence[Row], names: Sequence[str]) -> list[str]:
-    """Return which of the set keys tell configurations apart within a sweep.
+    """Return which of the set keys distinguish configurations within a sweep.
 
     A key with one value in each sweep pairs nothing: if the two differ, that is what is compared.
     """

@@ -50,7 +50,7 @@ def recall(output_dir: Path) -> dict[str, str]:
 
 
 def remember(output_dir: Path, known: Mapping[str, str], composed: Iterable[tuple[Point, str]]) -> None:
-    """Add the ids of points that were composed to the known ones; whole or not at all."""
+    """Add the ids of points that were composed to the known ones, in one step."""
     fresh = {key: run_id for point, run_id in composed if (key := key_of(point)) is not None}
     if not fresh:
         return

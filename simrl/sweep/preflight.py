@@ -88,7 +88,7 @@ def check_folders(overrides: list[str]) -> None:
 
 
 def check_output(composed: DictConfig) -> str:
-    """Check the keys that say where a run's result goes and whether one that is there is taken; return where to.
+    """Check output_dir and resume; return the folder.
 
     Raises:
         ConfigError: if output_dir can be no folder, or resume is neither true nor false.

@@ -62,7 +62,7 @@ def parse(arguments: Sequence[str]) -> Request:
     for argument in arguments:
         key, equals, text = argument.partition("=")
         if not equals or not key:
-            raise ConfigError("argument", argument, "must be key=value; --help tells which")
+            raise ConfigError("argument", argument, "must be key=value; --help lists the keys")
         try:
             given[key] = safe_load(text) if text else None
         except YAMLError as error:
@@ -76,7 +76,7 @@ def parse(arguments: Sequence[str]) -> Request:
     output_dir = output_folder("output_dir", given.pop("output_dir", "outputs"))
     backend = str(given.pop("backend", "processes"))
     if "ray.address" in given and backend != "ray":
-        raise ConfigError("ray.address", given["ray.address"], "needs backend=ray; say that as well")
+        raise ConfigError("ray.address", given["ray.address"], "needs backend=ray; give that as well")
     ray_address = str(given.pop("ray.address", "local"))
     limits = {name: given.pop(key) for key, name in FIELDS.items() if key in given}
     return Request(seeds, output_dir, workers, resume, limits, backend, ray_address, given)
@@ -86,7 +86,7 @@ def requested(file: str | Path, request: Request) -> Sweep:
     """Return a file's sweep as the command line wants it.
 
     Raises:
-        ConfigError: if the file says something that is no sweep, or the request does not fit.
+        ConfigError: if the file holds no sweep, or the request does not fit.
     """
     sweep = force(load_sweep(file), request.settings)
     seeds = sweep.seeds if request.seeds is None else request.seeds
@@ -119,7 +119,7 @@ class Carried:
 
 
 def carry_out(file: str, request: Request) -> Carried:
-    """Run what is asked of a sweep file and was not run before, and say what failed.
+    """Run what is asked of a sweep file and was not run before, and report what failed.
 
     Raises:
         ConfigError: before anything runs, for a request that cannot be met.

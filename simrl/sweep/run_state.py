@@ -1,4 +1,4 @@
-"""What has become of a run, told from its folder and its lock alone."""
+"""The state of a run, read from its folder and its lock alone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class RunState:
 
 
 def locked_for_s(runs: Path, run_id: str) -> float | None:
-    """Return since when somebody computes a run, s; None if nobody does.
+    """Return for how long a run has been computed, s; None if no process is at it.
 
     The lock's owner touches it while it lives, so one that stood still was left by a process that died.
     """

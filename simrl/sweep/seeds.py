@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SET = ("run_id", "framework", "eta", "warmup", "versions", "seed", "strict_bound", "expected_staleness")
-"""Columns of :data:`simrl.model.metrics.UNITS` that say what was set; the others are measured."""
+"""Columns of :data:`simrl.model.metrics.UNITS` that hold what was set; the others are measured."""
 METRICS = tuple(name for name in UNITS if name not in (*SET, *BY_INSTANCE))
 NO_SETTING = (*METRICS, *BY_INSTANCE, "run_id", "seed", "block", "sweep")
 FOLLOWING = ("strict_bound", "expected_staleness", "upstream_knob")
@@ -31,7 +31,7 @@ def configuration_columns(names: Sequence[str]) -> list[str]:
 
 
 def telling_columns(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[str]:
-    """Return the columns, of those that make a configuration, that tell the rows apart; framework if none does.
+    """Return the columns, of those that make a configuration, that distinguish the rows; framework if none does.
 
     What follows from others (the bound from framework and eta), and framework.eta beside eta, is left out.
     """

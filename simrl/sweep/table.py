@@ -22,7 +22,7 @@ SWEEP_TABLE, SEEDS_TABLE, SWEEP_FIGURE = "sweep.parquet", "seeds.parquet", "thro
 ALWAYS = (*UNITS, *GROUPS, "upstream_knob", *RUN_KEYS)
 """Columns of a run's row that are always kept; of the dotted configuration keys only what was set."""
 Picture = Callable[["Sequence[SweepFolder]", "pa.Table", Path], None]
-"""Draws the runs of sweeps, one row each, to a file; raises ValueError if it cannot tell them apart."""
+"""Draws the runs of sweeps, one row each, to a file; raises ValueError if it cannot distinguish them."""
 MOST_BARS = 100
 """More configurations than this are no picture."""
 
@@ -34,11 +34,11 @@ class Collected:
     rows: pa.Table
     """One row a run."""
     seeds: pa.Table | None
-    """One row a configuration; None if runs could not be told apart."""
+    """One row a configuration; None if runs could not be distinguished."""
     files: tuple[Path, ...]
     """What was written."""
     missing: tuple[str, ...]
-    """Runs that are not there whole: missing, running or failed."""
+    """Runs without a complete result: missing, running or failed."""
 
 
 def set_keys(points: Sequence[PlannedRun]) -> list[str]:
@@ -48,7 +48,7 @@ def set_keys(points: Sequence[PlannedRun]) -> list[str]:
 
 
 def _read_rows(sweep: SweepFolder, points: Sequence[PlannedRun], keys: Sequence[str]) -> Iterator[pa.Table]:
-    """Yield the row of each run that is there whole; settings the row does not hold come from the overrides."""
+    """Yield the row of each complete run; settings the row does not hold come from the overrides."""
     import pyarrow as pa  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
 
@@ -99,7 +99,7 @@ def text_array(values: Sequence[Any]) -> pa.Array:
 
 
 def read_rows(sweeps: Sequence[SweepFolder], more_keys: Sequence[str] = ()) -> pa.Table | None:
-    """Return the rows of all runs that are there whole, each once a sweep; None if there is none.
+    """Return the rows of all complete runs, each once a sweep; None if there is none.
 
     The rows carry the block where a sweep has blocks, and the sweep where there are several.
 
@@ -125,7 +125,7 @@ def read_rows(sweeps: Sequence[SweepFolder], more_keys: Sequence[str] = ()) -> p
 
 
 def _names(sweeps: Sequence[SweepFolder]) -> list[str]:
-    """Return the sweeps' names: the folders', with as much of the path as tells them apart."""
+    """Return the sweeps' names: the folders', with as much of the path as distinguishes them."""
     names = [sweep.name for sweep in sweeps]
     return names if len(set(names)) == len(names) else [sweep.folder.as_posix() for sweep in sweeps]
 

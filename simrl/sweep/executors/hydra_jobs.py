@@ -130,7 +130,7 @@ def hydra_started(config_dir: str | None) -> Iterator[Hydra]:
     """Start the Hydra that ``hydra.main`` would start, but with one composition for the check and the job.
 
     Args:
-        config_dir: the user's own options, what ``--config-dir`` says.
+        config_dir: the folder of the user's own options (``--config-dir``).
 
     Raises:
         ConfigError: if there is no such folder.

@@ -42,7 +42,7 @@ def cores() -> int:
 
 
 def compute(job: Job, on_try: Callable[[int], None] | None = None) -> Outcome:
-    """Compute one run; a worker's whole work. *on_try* hears the number of each try when it begins."""
+    """Compute one run; all a worker does. *on_try* is called with the number of each try when it begins."""
 
     def files() -> dict[str, str]:
         return {

@@ -1,4 +1,4 @@
-"""A worker ends when its parent is gone: nobody would read its results, and nobody would stop it."""
+"""A worker ends when its parent is gone: otherwise it would compute on, without an end or a reader."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ OBJECT_STORE_BYTES = 100_000_000
 QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",  # nothing is sent over the network
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # or it warns of accelerators we do not ask for
-    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # what happens to a run is told by us, in status.json
+    "RAY_DEDUP_LOGS_SKIP_REGEX": ".",  # what happens to a run stands in status.json
 }
 CONNECT_S, CANCEL_S, VISIBLE_S = 5.0, 10.0, 10.0
 """How long a cluster may take to answer, a cancelled run to clean up, a finished folder to appear on a network disk."""
@@ -85,7 +85,7 @@ def computed(waiting: deque[Job], workers: int | None, progress: Progress) -> It
     A worker's or a node's death costs one try of its run alone.
 
     Args:
-        waiting: the jobs, taken from the left; whoever empties it stops the sweep when the runs under way have ended.
+        waiting: the jobs, taken from the left; emptying it stops the sweep when the runs under way have ended.
         workers: runs at once; as many as the cluster has CPUs if none is given.
         progress: counts them.
 
@@ -130,7 +130,7 @@ def computed(waiting: deque[Job], workers: int | None, progress: Progress) -> It
 
 
 def compute_in(job: Job, folder: Path) -> Outcome:
-    """Compute one run in the driver's working directory; a worker's whole work."""
+    """Compute one run in the driver's working directory; all a worker does."""
     os.chdir(folder)
     return compute(job)
 

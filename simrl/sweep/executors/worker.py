@@ -85,7 +85,7 @@ class Worker(Generic[Task, Result]):
 
 
 def _serve(pipe: Connection, work: Work[Task, Result]) -> None:
-    """Do tasks until the pipe ends; a worker's whole life."""
+    """Do tasks until the pipe ends; all a worker does."""
     signal.signal(signal.SIGTERM, _leave)
     end_with_parent()
     with suppress(EOFError, OSError):  # the parent is gone, or has no more work

@@ -24,7 +24,7 @@ from numba.core.caching import FunctionCache
 
 COMPILED_SOURCES = ("state.py", "kv_cache.py", "scheduler.py", "stretch.py")
 UNUSED_DAYS, KEPT_CACHES = 30, 3
-"""A cache of other sources goes when nobody has used it for so long; the newest ones stay."""
+"""A cache of other sources goes when it was not used for so long; the newest ones stay."""
 
 
 def private_folder(folder: Path) -> bool:
@@ -68,7 +68,7 @@ def stamp() -> str:
 
 
 def remove_old_caches(in_use: Path) -> None:
-    """Remove the caches beside *in_use* that nobody has used for long."""
+    """Remove the caches beside *in_use* that were not used for long."""
     others = [entry for entry in in_use.parent.iterdir() if re.fullmatch("[0-9a-f]{16}", entry.name)]
     times_s = {entry: entry.stat().st_mtime for entry in others if entry != in_use}
     oldest_s = time.time() - UNUSED_DAYS * 24 * 3600
