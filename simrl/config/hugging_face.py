@@ -188,7 +188,7 @@ def layer_kinds(file: ConfigFile) -> dict[str, Any]:
     shape |= dict.fromkeys(("linear_key_heads", "linear_value_heads", "linear_head_dim"), 0)
     kinds = [str(kind) for kind in file.items("layer_types")]
     others = {*kinds} - {"full_attention"}
-    shape["full_attention_interval"] = interval = _interval(file, kinds)
+    shape["full_attention_interval"] = interval = _full_attention_every(file, kinds)
     gated = str(file.get("model_type")).startswith(("qwen3_next", "qwen3_5"))
     shape["attention_gate"] = file.flag("attn_output_gate", default=gated)
     if others == {"linear_attention"} or (not kinds and interval > 1 and file.get("linear_num_value_heads")):
@@ -205,7 +205,7 @@ def layer_kinds(file: ConfigFile) -> dict[str, Any]:
     return {**shape, "sliding_window": file.count("sliding_window") if windows else 0}
 
 
-def _interval(file: ConfigFile, kinds: list[str]) -> int:
+def _full_attention_every(file: ConfigFile, kinds: list[str]) -> int:
     """Return every how many layers one attends to the whole context."""
     if not kinds:
         return file.count("full_attention_interval", "sliding_window_pattern", default=1)

@@ -19,6 +19,7 @@ from simrl.model.cost.memory import kv_blocks
 from simrl.model.engine.protocol import ABORT, DRAIN, KEEP, RECOMPUTE, EngineView, StuckError
 from simrl.model.engine.requests import FinishedRequest, OpenRequest, Progress
 from simrl.model.engine.vllm import scheduler, stretch
+from simrl.model.engine.vllm.saved_state import save
 from simrl.model.engine.vllm.state import (
     ENGINE,
     FREE,
@@ -184,7 +185,7 @@ class VllmEngine:
         """Bring the engine to *now_ns*: whatever it ran beyond is undone."""
         if self._ahead and self.due_ns != now_ns:
             self._completed = False
-            stretch.save(self._saved, self.state)
+            save(self._saved, self.state)
             while stretch.advance(self.state, now_ns, False) == stretch.SAMPLES_FULL:
                 self.state = with_more_samples(self.state)
         self._ahead = False
@@ -225,7 +226,7 @@ class VllmEngine:
     def _committed(self) -> EngineState:
         """Return such a copy; it takes no samples."""
         seen = self._playground()
-        stretch.save(self._saved, seen)
+        save(self._saved, seen)
         seen.engine["sample_every_ns"] = seen.engine["next_sample_ns"] = NEVER_NS
         return seen
 
