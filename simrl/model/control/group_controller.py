@@ -12,7 +12,7 @@ from simrl.model.control.ledger import RUNNING, Group, Ledger
 from simrl.model.control.rule import Rule
 from simrl.model.control.rules import Rules, compose_rules
 from simrl.model.engine.protocol import Rollout
-from simrl.model.trajectory import GENERATING, Trajectories, Trajectory
+from simrl.model.trajectory import GENERATING, Trajectories, Trajectory, one_turn
 from simrl.model.workload import Workload
 
 
@@ -86,7 +86,8 @@ class GroupController:
             rule.admitted(self.ledger, group)
         self._groups[group.index] = group
         prompt_tokens, responses = self._workload.lengths(group.index)
-        self.trajectories.open_group(group.index, group.admission_version, prompt_tokens, responses.tolist())
+        members = one_turn(prompt_tokens, responses.tolist())
+        self.trajectories.open_group(group.index, group.admission_version, members)
         return group
 
     def submit(self, group: Group, members: int) -> None:
