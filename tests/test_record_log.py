@@ -1,37 +1,55 @@
-"""The log of trajectories: its rows, and what it costs to add to them."""
+"""The log of trajectories: what it notes while a run goes on, and the rows that are made of it."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from simrl.model.records import NONE, TrajectoryLog
+from simrl.model.engine.requests import FinishedRequest, OpenRequest
+from simrl.model.records import DROPPED_L2, NONE, TRAINED, TrajectoryLog
 
 
-def test_room_for_rows_doubles() -> None:
-    """Ten thousand groups of one make room a few times, not once a group: the cost of a row stays constant."""
-    log = TrajectoryLog(group_size=1)
-    sizes = set()
-    for group in range(10_000):
-        log.opened(group, 0, [1], [1])
-        sizes.add(len(log._rows))
-    assert len(sizes) <= 4
-    assert max(sizes) < 2 * 10_000
+def log_of_a_pair() -> TrajectoryLog:
+    """Return the log of a group of two, of which one ended and one was cancelled after three of its tokens."""
+    log = TrajectoryLog(group_size=2)
+    log.opened(0, 4, [5, 9, 5, 7])
+    for number in range(2):
+        log.submitted(number, number, 100)
+    log.weights_changed(np.array([0, 1]), np.array([4, 2]), 4)  # the fourth of the first one was still under way
+    log.interrupted(
+        OpenRequest(
+            trajectory=0, generated_tokens=3, first_token_version=4, preemptions=1, reprefill_tokens=8,
+            first_token_ns=150,
+        ),
+        5,
+    )  # fmt: skip
+    log.finished(
+        FinishedRequest(
+            finish_ns=300, trajectory=1, first_token_ns=160, first_token_version=4, preemptions=2, reprefill_tokens=6
+        ),
+        5,
+    )
+    log.decided([0], DROPPED_L2, 200)
+    log.decided([1], TRAINED, 400, 6)
+    return log
+
+
+def test_a_row_holds_what_was_noted() -> None:
+    """Each field of the one that was cancelled and of the one that ended."""
+    cancelled, ended = log_of_a_pair().trajectories().tolist()
+    assert cancelled == (0, DROPPED_L2, 5, 9, 3, 4, 4, 5, NONE, 1, 8, 0, 100, 150, NONE, 200)
+    assert ended == (0, TRAINED, 5, 7, 7, 4, 4, 5, 6, 2, 6, 1, 100, 160, 300, 400)
 
 
 def test_a_token_that_never_came_is_in_no_segment() -> None:
-    """At an update a token was under way; its trajectory was cancelled before it came, so the old version has three."""
-    log = TrajectoryLog(group_size=2)
-    log.opened(0, 0, [5, 5], [9, 9])
-    log.weights_changed(np.array([0, 1]), np.array([4, 2]), 0)
-    rows = log._rows
-    rows["generated_tokens"][:2], rows["end_version"][:2] = (3, 6), 1
-    assert log.segments().tolist() == [(0, 0, 3), (1, 0, 2), (1, 1, 4)]
+    """The token under way at the update did not come before its trajectory was cancelled: three tokens, not four."""
+    log = log_of_a_pair()
+    assert log.segments(log.trajectories()).tolist() == [(0, 4, 3), (1, 4, 2), (1, 5, 5)]
 
 
-def test_a_row_knows_nothing_yet_when_its_group_is_opened() -> None:
-    """Members of a group stand together and have no instance, times or versions but that of their admission."""
+def test_a_group_that_was_only_opened_knows_nothing_yet() -> None:
+    """Its members have no instance, times or versions but that of their admission."""
     log = TrajectoryLog(group_size=2)
-    log.opened(0, 3, [5, 5], [7, 8])
+    log.opened(0, 3, [5, 7, 5, 8])
     rows = log.trajectories()
     assert rows["admission_version"].tolist() == [3, 3]
     assert rows["response_tokens"].tolist() == [7, 8]

@@ -33,7 +33,7 @@ class Mutation:
     @property
     def compiled(self) -> bool:
         """Whether Numba compiles the file, so that its tests take longest."""
-        return Path(self.file).name in ("state.py", "kv_cache.py", "scheduler.py", "stretch.py")
+        return Path(self.file).name in ("state.py", "kv_cache.py", "saved_state.py", "scheduler.py", "stretch.py")
 
     def applied_to(self, source: str) -> str:
         """Return *source* with the change."""
