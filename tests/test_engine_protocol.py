@@ -182,18 +182,21 @@ def test_the_view_reports_the_pool_as_vllm_does() -> None:
 
 
 @pytest.mark.parametrize("mode", [None, KEEP, RECOMPUTE, ABORT])
+@pytest.mark.parametrize("hold_ms", [0, 5])
 @pytest.mark.parametrize("also_before", [False, True])
-def test_what_is_shown_is_what_stands_at_every_quarter_of_an_iteration(mode: str | None, also_before: bool) -> None:
+def test_what_is_shown_is_what_stands_at_every_quarter_of_an_iteration(
+    mode: str | None, hold_ms: int, also_before: bool
+) -> None:
     """A look into the future, also after an earlier one, shows what the engine caught up shows.
 
-    Blocks of one token change with every iteration; new weights and a hold of 5 ms come in the middle of one.
+    Blocks of one token change with every iteration; new weights, perhaps with a hold, come in the middle of one.
     """
     for now_ns in range(11 * MS, 30 * MS, MS // 4):
         looking, standing = (engine(40, 60, block_size=1, blocks=400) for _ in range(2))
         for made in (looking, standing):
             made.catch_up(10 * MS + MS // 2)
             if mode:
-                made.update(1, mode, 15 * MS + MS // 2)
+                made.update(1, mode, (10 + hold_ms) * MS + MS // 2)
             made.advance()
         if also_before:
             looking.look(11 * MS)
