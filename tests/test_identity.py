@@ -61,7 +61,7 @@ USED = [
     (PRIME_RL, f"{CONTROL}/prime_rl/controller.py", "DISPATCH = TRAINER + 1", "DISPATCH = TRAINER + 2"),
     (SLOW, f"{MODEL}/workload/batches.py", "import annotations", "import annotations\nX = 1"),
     (AREAL, f"{MODEL}/workload/lognormal.py", "import annotations", "import annotations\nX = 1"),
-    (AREAL, "config/schema.py", "self.eta + offset", "self.eta - offset"),
+    (AREAL, "config/framework_schema.py", "self.eta + offset", "self.eta - offset"),
 ]
 UNUSED = [
     (AREAL, f"{CONTROL}/admission/version_quota.py", "A quota of groups that grows", "A quota that grows"),
