@@ -182,7 +182,7 @@ ODD = [
     (("rollout.costs=5",), f"rollout.costs=5: {TO_A_FILE}"),
     ((f"rollout.costs={{{ALL_COSTS}}}",), "rollout.costs={decode_floor_s:1,"),
     (("workload=null",), "workload=null: no such option; workload has dapo_math"),
-    (("trainer=5", "-m"), "trainer=5: no such option; trainer has fitted, megatron"),
+    (("trainer=5", "-m"), "trainer=5: no such option; trainer has fitted, fsdp, megatron, megatron_lm"),
     (("hydra/launcher=null",), "hydra/launcher=null: no such option; hydra/launcher has basic, joblib"),
     (("framework=" + "x" * 5000,), f"framework={'x' * 300}...: no such option; framework has areal"),
     (("framework.eta=",), "framework.eta=: Value '' of type 'str' could not be converted to Integer; give a value of"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from secrets import token_hex
@@ -100,7 +101,7 @@ def typed(config: DictConfig) -> SimulationConfig:
                 hint = "has no schema; let its file begin with the defaults of the other options"
                 raise ConfigError(group, raw_value(config, group), hint)
             for key, known in _strangers(config[group], group):
-                raise ConfigError(key, raw_value(config, key), f"no such key; {key.rpartition('.')[0]} has {known}")
+                raise ConfigError(key, raw_value(config, key), _known_keys(key, known))
             parts[group] = _part(group, config[group])
         for key in RUN_KEYS:
             parts[key] = config[key]
@@ -140,6 +141,15 @@ def _refusal_in(error: BaseException | None) -> ConfigError | None:
     while error is not None and not isinstance(error, ConfigError):
         error = error.__cause__ or error.__context__
     return error
+
+
+def _known_keys(key: str, known: str) -> str:
+    """Return the hint for a key that its group does not have: the nearest ones, or all if none is near."""
+    group, _, name = key.rpartition(".")
+    near = difflib.get_close_matches(name, known.split(", "), n=3)
+    if near:
+        return f"no such key; nearest: {', '.join(f'{group}.{other}' for other in near)}"
+    return f"no such key; {group} has {known}"
 
 
 def _strangers(node: DictConfig, path: str) -> Iterator[tuple[str, str]]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from simrl.config.import_path import is_import_path, load_implementation
 from simrl.config.schema import ConfigError, FrameworkConfig
-from simrl.model.control.protocol import Controller
 from simrl.model.control.rule import EPISODES, GROUPS
 from simrl.model.control.rules import rule_classes
+
+if TYPE_CHECKING:
+    from simrl.model.control.protocol import Controller
 
 CONTROLLERS = {
     GROUPS: "simrl.model.control.group_controller:GroupController",
@@ -36,4 +40,6 @@ def controller_class(framework: FrameworkConfig) -> type[Controller]:
     Raises:
         ConfigError: if it cannot be imported, or lacks what :class:`~simrl.model.control.protocol.Controller` asks for.
     """
+    from simrl.model.control.protocol import Controller  # noqa: PLC0415 - loads SimPy, which a result that is there does without
+
     return load_implementation(KEY, controller_path(framework), Controller)  # type: ignore[no-any-return]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from simrl.config.import_path import is_import_path, load_implementation
 from simrl.config.schema import ConfigError
-from simrl.model.engine.protocol import Engine
+
+if TYPE_CHECKING:
+    from simrl.model.engine.protocol import Engine
 
 ENGINES = {"vllm": "simrl.model.engine.vllm.engine:VllmEngine"}
 """Import paths, as for a user's own, so that a run loads no other engine than it has."""
@@ -30,6 +34,8 @@ def engine_class(name: str) -> type[Engine]:
     Raises:
         ConfigError: if it cannot be imported, or lacks what :class:`~simrl.model.engine.protocol.Engine` asks for.
     """
+    from simrl.model.engine.protocol import Engine  # noqa: PLC0415 - loads SimPy, which a result that is there does without
+
     return load_implementation(KEY, engine_path(name), Engine)  # type: ignore[no-any-return]
 
 
