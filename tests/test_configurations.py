@@ -83,7 +83,7 @@ BAD = [
     (("framework.admission.rule=nope",), "framework.admission.rule=nope", "version_quota"),
     (("framework.admission.ahead=2.5",), "framework.admission.ahead=2.5", "type int"),
     (("framework.admission.bogus=1",), "framework.admission.bogus=1", "takes ahead"),
-    (("framework.etaa=3",), "framework.etaa=3", "no such key; framework has name, eta, "),
+    (("framework.etaa=3",), "framework.etaa=3", "no such key; nearest: framework.eta"),
     (("framework.bound_offset=-5",), "framework.bound_offset=-5", "-1 or more"),
     (("framework.weight_update=teleport",), "framework.weight_update=teleport", "abort, keep, recompute, drain"),
     (("workload=trace",), "workload.path=None", "name the trace file"),
