@@ -130,7 +130,7 @@ class Result:
         return (
             f"<simrl.Result {self.run_id}: {row['effective_throughput']:,.0f} token/s effective, "
             f"{row['waste']:.1%} waste, staleness {row['mean_staleness']:.2f} on average and {row['max_staleness']} at "
-            f"most, {row['versions']} versions in {row['duration_s']:,.0f} s>"
+            f"most, {row['measure_to'] - row['measure_from']} versions in {row['duration_s']:,.0f} s>"
         )
 
 

@@ -15,12 +15,15 @@ from simrl.stats import t_interval
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SET = ("run_id", "framework", "eta", "warmup", "versions", "seed", "strict_bound", "expected_staleness")
+SET = (
+    *("run_id", "framework", "eta", "warmup", "versions", "measure_from", "measure_to", "seed"),
+    *("strict_bound", "expected_staleness", "idle_gpus"),
+)
 """Columns of :data:`simrl.model.metrics.UNITS` that hold what was set; the others are measured."""
 METRICS = tuple(name for name in UNITS if name not in (*SET, *BY_INSTANCE))
 NO_SETTING = (*METRICS, *BY_INSTANCE, "run_id", "seed", "block", "sweep")
-FOLLOWING = ("strict_bound", "expected_staleness", "upstream_knob")
-"""Settings that follow from framework and eta."""
+FOLLOWING = ("strict_bound", "expected_staleness", "idle_gpus", "upstream_knob")
+"""Settings that follow from others."""
 CI = "_ci95"
 LARGEST = "max_staleness_largest"
 
