@@ -195,7 +195,7 @@ def test_an_experiment_is_chosen_wherever_runs_are_asked_for(capsys: pytest.Capt
 @pytest.mark.parametrize("given", ["experiment=unsteady", "experiment=null", "+experiment=steady"])
 def test_what_is_no_experiment_is_refused(given: str) -> None:
     """One line names the options there are."""
-    with pytest.raises(ConfigError, match="no such option; experiment has article, steady|leave out the"):
+    with pytest.raises(ConfigError, match=r"experiment has article, steady|leave out the \+"):
         load_config([given])
 
 
