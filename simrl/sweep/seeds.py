@@ -38,9 +38,13 @@ def telling_columns(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> 
 
     What follows from others (the bound from framework and eta), and framework.eta beside eta, is left out.
     """
-    differing = [name for name in names if name not in FOLLOWING and len({str(row[name]) for row in rows}) > 1]
-    out = [name for name in differing if SAME_AS.get(name, "") not in differing]
-    return out or ["framework"]
+    return distinguishing_columns(rows, names) or ["framework"]
+
+
+def distinguishing_columns(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[str]:
+    """Return the columns in which rows differ, as :func:`telling_columns` does, but none if none does."""
+    differing = [name for name in names if name not in FOLLOWING and len({str(row.get(name)) for row in rows}) > 1]
+    return [name for name in differing if SAME_AS.get(name, "") not in differing]
 
 
 def seeds_table(rows: pa.Table) -> pa.Table:
