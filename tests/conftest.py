@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from hydra import initialize_config_dir
 
-from simrl.config.compose import compose_point, config_folder, typed
+from simrl.config.compose import compose_point, typed
+from simrl.config.option_folders import config_folder
 from simrl.config.schema import SimulationConfig
 
 # tests that run in a shell's background would hand a Ctrl-C that is ignored on to the commands they start

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from simrl.config.compose import config_folder
+from simrl.config.option_folders import config_folder
 from simrl.config.schema import GROUPS, ConfigError, SimulationConfig
 from simrl.model.cost.iteration import engine_costs
 from simrl.model.metrics import summarise

@@ -18,7 +18,8 @@ import simrl.model.simulation
 import simrl.sweep.executors.job
 import simrl.sweep.executors.processes
 from simrl.cli.main import sweep_job
-from simrl.config.compose import compose_point, config_folder
+from simrl.config.compose import compose_point
+from simrl.config.option_folders import config_folder
 from simrl.config.schema import SimulationConfig
 from simrl.runs.limits import Limits
 from simrl.runs.run import NOT_STARTED, Outcome
@@ -110,6 +111,16 @@ def test_a_multirun_survives_its_workers(tmp_path: Path, undisturbed: Path, monk
         assert seeds_in(log) == [1, 2, 3]
     (second,) = set((output / "sweeps").iterdir()) - {first}
     assert_whole_multirun(second, undisturbed)
+
+
+def test_a_death_after_the_last_table_leaves_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that dies between a run's tables and the release of its lock has finished the run; the lock goes."""
+    with sabotage(tmp_path, "kill_late:1", monkeypatch):
+        code, said = ended(start(tmp_path, *MULTIRUN))
+    output = tmp_path / "outputs"
+    assert (code, "a worker process died" in said) == (0, True), said
+    assert [status_of(output, seed)["state"] for seed in range(FEW)] == ["ok"] * FEW
+    assert half_written(output) == []
 
 
 def test_the_rescue_finds_the_users_own_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

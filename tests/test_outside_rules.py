@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from hydra import initialize_config_dir
 
-from simrl.config.compose import compose_point, config_folder, search_path, typed
+from simrl.config.compose import compose_point, search_path, typed
+from simrl.config.option_folders import config_folder
 from simrl.config.schema import ConfigError, SimulationConfig
 from simrl.model.records import DROPPED_L3
 from simrl.model.simulation import prepare, simulate

@@ -11,8 +11,9 @@ from typing import Annotated, Any, Literal
 import pytest
 from omegaconf import OmegaConf
 
-from simrl.config.compose import config_folder, plain
+from simrl.config.compose import plain
 from simrl.config.framework_schema import DASHES
+from simrl.config.option_folders import config_folder
 from simrl.config.parameters import AtLeast, MoreThan, build, parameters_of
 from simrl.config.schema import ConfigError, SimulationConfig
 from simrl.model.control.rule_names import RULES

@@ -20,7 +20,8 @@ from omegaconf import DictConfig
 from simrl.cli import commands
 from simrl.cli.exit_code import FAILED, exit_code
 from simrl.cli.multirun import SweepReport, link_run, stop_mark
-from simrl.config.compose import config_folder, stored, typed
+from simrl.config.compose import stored, typed
+from simrl.config.option_folders import config_folder
 from simrl.config.overrides import raw_value
 from simrl.config.schema import ConfigError
 from simrl.config.yaml_text import yaml_text

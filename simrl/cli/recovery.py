@@ -35,6 +35,7 @@ def finish(sweep: Started) -> None:
         for number, outcome in zip(left, outcomes, strict=True):
             if outcome.state != NOT_STARTED:
                 link_run(folder, number, outcome.folder)
+    release_dead(Path(config.output_dir) / "runs")  # of a worker that died, or was ended, between its last two steps
     SweepReport().on_multirun_end(config)
 
 

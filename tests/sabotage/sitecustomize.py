@@ -1,11 +1,13 @@
 """Put on PYTHONPATH, this makes chosen runs of a child process fail; SABOTAGE says which seed suffers what.
 
-``SABOTAGE="kill:3 raise:5 hang:7"``; ``kill_once`` and ``raise_once`` spare the run when it is tried again. Every
-simulation that begins leaves a line with its seed in the file SABOTAGE_LOG.
+``SABOTAGE="kill:3 raise:5 hang:7 kill_late:9"``, late being when its tables are written and its lock is still held;
+``kill_once`` and ``raise_once`` spare the run when it is tried again. Every simulation that begins leaves a line with
+its seed in the file SABOTAGE_LOG.
 """
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib.abc
 import importlib.machinery
@@ -46,10 +48,21 @@ def begin(seed: int) -> None:
             suffer(what.removesuffix("_once"))
 
 
+def kill_at_lock(path: Path, missing_ok: bool = False) -> None:  # noqa: FBT001, FBT002 - pathlib's own signature
+    """Die where a run's lock is about to be released."""
+    if path.suffix == ".lock":
+        os.kill(os.getpid(), signal.SIGKILL)
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)
+
+
 def suffer(what: str) -> None:
     """Do it."""
     if what == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
+    if what == "kill_late":
+        Path.unlink = kill_at_lock
+        return
     if what == "raise":
         raise ValueError("sabotage")
     if what == "full":
