@@ -7,7 +7,6 @@ its seed in the file SABOTAGE_LOG.
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import importlib.abc
 import importlib.machinery
@@ -48,20 +47,13 @@ def begin(seed: int) -> None:
             suffer(what.removesuffix("_once"))
 
 
-def kill_at_lock(path: Path, missing_ok: bool = False) -> None:  # noqa: FBT001, FBT002 - pathlib's own signature
-    """Die where a run's lock is about to be released."""
-    if path.suffix == ".lock":
-        os.kill(os.getpid(), signal.SIGKILL)
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
-
-
 def suffer(what: str) -> None:
     """Do it."""
     if what == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     if what == "kill_late":
-        Path.unlink = kill_at_lock
+        unlink = Path.unlink
+        Path.unlink = lambda path, **ways: (path.suffix == ".lock" and suffer("kill")) or unlink(path, **ways)
         return
     if what == "raise":
         raise ValueError("sabotage")
