@@ -54,7 +54,8 @@ def run_report(config: SimulationConfig, row: Mapping[str, Any]) -> str:
             note = f"of {config.hardware.gpus}, {note}"
         lines.append(f"  {label:<31}{value:>12}  {note}")
     if reason := transient(row):
-        lines += ["", f"  not steady: {reason}; try experiment=steady"]
+        hint = "measure more versions" if config.measure_from else "try experiment=steady"
+        lines += ["", f"  not steady: {reason}; {hint}"]
     engine = f"{config.rollout.engine} {config.rollout.version}".rstrip()
     lines += ["", f"  engine modelled: {engine}, KV pool {row['kv_blocks']:,} blocks an instance"]
     lines.append("  where the costs come from:")
