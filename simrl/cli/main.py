@@ -100,7 +100,8 @@ def sweep_job(config: DictConfig, sweep_folder: Path, number: int) -> float | No
         report(f"#{number}: failed: {type(error).__name__}: {error}")
     else:
         state = "cached" if outcome.cached else outcome.state
-        report(f"#{number} {outcome.run_id}: {state}" + (f": {outcome.error}" if outcome.error else ""))
+        if not sys.stderr.isatty():  # where one line is rewritten
+            report(f"#{number} {outcome.run_id}: {state}" + (f": {outcome.error}" if outcome.error else ""))
         if outcome.state == "ok":
             return read_metric(outcome.folder, "effective_throughput")
     if limits.fail_fast:

@@ -18,6 +18,7 @@ from simrl.terminal import report
 
 def finish(sweep: Started) -> None:
     """Compute what the launcher left, in processes whose death costs their own run alone; then report as usual."""
+    sweep.progress.end()
     config = sweep.config
     places = own_places(config.hydra)
     folder = Path(config.hydra.sweep.dir)
@@ -41,6 +42,7 @@ def finish(sweep: Started) -> None:
 
 def clear_up(sweep: Started) -> None:
     """End the launcher's workers and remove what they have half written, and a folder that no run has reached."""
+    sweep.progress.end()
     if "joblib.externals.loky" in sys.modules:
         from joblib.externals.loky import get_reusable_executor  # noqa: PLC0415
 
