@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from simrl.config.compose import config_folder
 from simrl.config.schema import GROUPS, ConfigError, SimulationConfig
-from simrl.model.cost.iteration import engine_costs
+from simrl.model.cost.iteration_table import engine_costs
 from simrl.model.metrics import summarise
 from simrl.model.simulation import prepare, simulate
 

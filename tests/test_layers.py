@@ -55,13 +55,8 @@ CALLED_BY_USERS = ("simrl.model.workload.statistics",)
 NOT_YET_IN_A_RUN = {
     f"simrl.model.cost.{name}"
     for name in (
-        "allreduce",
-        "allreduce_tables",
-        "decode",
         "engine_switch",
-        "iteration_table",
         "parallel_layout",
-        "prefill",
         "trainer_memory",
     )
 }

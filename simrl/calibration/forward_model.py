@@ -20,13 +20,14 @@ from simrl.calibration.targets import Target
 from simrl.config.compose import compose_point, config_folder, explain, typed
 from simrl.config.composition import Compositions
 from simrl.config.schema import ConfigError, EngineCosts, SimulationConfig
-from simrl.model.cost.iteration import engine_costs
+from simrl.model.cost.iteration_table import engine_costs
 from simrl.model.metrics import summarise
 from simrl.model.records import TRAINED, Records
 from simrl.model.simulation import prepare, simulate
 from simrl.terminal import Progress
 
 COSTS = "rollout.costs."
+LINE = ("decode_floor_s", "decode_base_s", "decode_per_request_s")
 COEFFICIENTS = tuple(field.name for field in dataclasses.fields(EngineCosts) if field.name.endswith("_s"))
 
 
@@ -114,10 +115,14 @@ class ForwardModel:
         }
         if not changed:
             return config
+        known = engine_costs(config.hardware, config.model, config.rollout)
         for name, value in changed.items():
             if name not in COEFFICIENTS:
                 raise ConfigError(COSTS + name, value, f"no such coefficient; there are {', '.join(COEFFICIENTS)}")
-        costs = dataclasses.replace(engine_costs(config.hardware, config.model, config.rollout), **changed)
+            if name in LINE and known.decode_points:
+                hint = "decode times are points here; fit rollout.stack_scale, or give all of rollout.costs"
+                raise ConfigError(COSTS + name, value, hint)
+        costs = dataclasses.replace(known, **changed)
         return dataclasses.replace(config, rollout=dataclasses.replace(config.rollout, costs=costs))
 
     def evaluate(self, places: Sequence[np.ndarray], targets: Sequence[Target], what: str) -> list[np.ndarray]:

@@ -14,7 +14,7 @@ ALLREDUCE_TABLES = ("a100", "h100", "h200", "b200", "l40s")
 
 @dataclass(unsafe_hash=True)  # frozen in spirit only: OmegaConf would not let a file fill a nested frozen one
 class EngineCosts:
-    """Coefficients of one iteration of a rollout instance; see :mod:`simrl.model.cost.iteration` for the formula."""
+    """Coefficients of one iteration of a rollout instance; :mod:`simrl.model.cost.iteration_table` has the formula."""
 
     decode_floor_s: float
     """Least linear time of an iteration, s."""
@@ -118,12 +118,6 @@ class HardwareConfig:
     """One-way bandwidth between accelerators, bytes/s; paces a weight sync."""
     reserved_bytes: float
     """Device memory the engine spends on neither weights nor KV (activations, graphs, NCCL), bytes."""
-    weight_read_efficiency: float
-    """Share of peak bandwidth reached when decode reads the weights."""
-    kv_read_efficiency: float
-    """Share of peak bandwidth reached when decode reads the KV cache."""
-    gemm_efficiency: float
-    """Share of peak FLOP/s reached by prefill and by large decode batches."""
     prefill_attention_efficiency: float
     """Share of peak FLOP/s reached by causal attention in prefill."""
     training_efficiency: float
@@ -156,13 +150,7 @@ def check_hardware(hardware: HardwareConfig) -> None:
     ):
         more_than(f"hardware.{key}", getattr(hardware, key), 0)
     at_least("hardware.reserved_bytes", hardware.reserved_bytes, 0)
-    for key in (
-        "weight_read_efficiency",
-        "kv_read_efficiency",
-        "gemm_efficiency",
-        "prefill_attention_efficiency",
-        "training_efficiency",
-    ):
+    for key in ("prefill_attention_efficiency", "training_efficiency"):
         fraction(f"hardware.{key}", getattr(hardware, key))
     for key, provenance in hardware.provenance.items():
         one_of(f"hardware.provenance.{key}", provenance, PROVENANCES)

@@ -47,7 +47,7 @@ class RolloutConfig:
     stack: str = "vllm"
     """vllm | sglang: whose launch times derived costs have."""
     stack_scale: float = 1.0
-    """Multiplies derived costs: for a stack older or slower than those they were fitted on."""
+    """Multiplies the time of an iteration: for a stack older or slower than those costs were measured or fitted on."""
     eager: bool = False
     """Whether the engine runs without CUDA graphs (enforce_eager)."""
     weight_precision: str | None = None

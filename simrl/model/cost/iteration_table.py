@@ -9,23 +9,26 @@ attention of both::
 
 (the second term of the maximum only if something is prefilled). The number of decoding requests does not change in a
 decode stretch, so the stretch stays the sum of an arithmetic series.
+
+The form is PSRL's (analyze.py and cost_model/*.json of Somoku/psrl, commit 19c0474, 2026-08-03), whose linear time is a
+floor and a line, with its two constants folded into these and with prefill added.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from simrl.config.schema import PROVENANCES, EngineCosts
 from simrl.model.cost.decode import decode_linear_s, decode_per_context_token_s
-from simrl.model.cost.iteration import weakest
 from simrl.model.cost.prefill import prefill_base_s, prefill_per_token_context_s, prefill_per_token_s
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from simrl.config.schema import EngineCosts, HardwareConfig, ModelConfig, RolloutConfig
+    from simrl.config.schema import HardwareConfig, ModelConfig, RolloutConfig
 
 POINTS = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 """Requests at which a table is printed; linear between them it is at most 2.3 % off (20 cases)."""
@@ -51,6 +54,18 @@ class IterationTable:
     """The same for the prefill times."""
     source: str
     """Where they come from."""
+
+
+def weakest(*provenances: str) -> str:
+    """Tell how far something can be trusted that rests on several parts.
+
+    Args:
+        *provenances: measured, derived or assumed, one for each part.
+
+    Returns:
+        The least trustworthy of them.
+    """
+    return max(provenances, key=PROVENANCES.index)
 
 
 def iteration_s(
@@ -80,6 +95,27 @@ def measured_key(model: ModelConfig, tensor_parallel: int) -> str:
     return model.name if tensor_parallel == 1 else f"{model.name}_tp{tensor_parallel}"
 
 
+def known_costs(hardware: HardwareConfig, model: ModelConfig, rollout: RolloutConfig) -> tuple[str, EngineCosts | None]:
+    """Find the costs that somebody measured.
+
+    Args:
+        hardware: The accelerator, with what was measured on it.
+        model: Shape of the model.
+        rollout: Its ``costs`` win if given.
+
+    Returns:
+        Where they stand in the configuration, and the costs: ``rollout.costs``, else what was measured for the model at
+        this tensor parallelism (which holds for vLLM with CUDA graphs in the model's own precision), else None.
+    """
+    if rollout.costs is not None:
+        return "rollout.costs", rollout.costs
+    key = measured_key(model, rollout.tensor_parallel)
+    as_measured = rollout.stack == "vllm" and not rollout.eager
+    if not as_measured or (rollout.weight_precision, rollout.kv_precision) != (None, None):
+        return "", None
+    return f"hardware.measured.{key}", hardware.measured.get(key)
+
+
 def iteration_table(hardware: HardwareConfig, model: ModelConfig, rollout: RolloutConfig) -> IterationTable:
     """Find what an engine of one rollout instance looks up.
 
@@ -89,36 +125,52 @@ def iteration_table(hardware: HardwareConfig, model: ModelConfig, rollout: Rollo
         rollout: Its ``costs`` win if given.
 
     Returns:
-        The table of ``rollout.costs``, else of what was measured for the model at this tensor parallelism (which holds
-        for vLLM with CUDA graphs in the model's own precision), else the derived one.
+        The table of the costs that are known, times ``rollout.stack_scale``, else the derived one.
     """
+    key, costs = known_costs(hardware, model, rollout)
     derived = derived_table(hardware, model, rollout)
-    if rollout.costs is not None:
-        return given_table(rollout.costs, derived, "rollout.costs")
-    as_measured = rollout.stack == "vllm" and not rollout.eager
-    precisions = (rollout.weight_precision, rollout.kv_precision)
-    key = measured_key(model, rollout.tensor_parallel)
-    if key in hardware.measured and as_measured and precisions == (None, None):
-        return given_table(hardware.measured[key], derived, f"hardware.measured.{key}")
-    return derived
+    if costs is None:
+        return derived
+    return scaled_table(given_table(costs, derived.decode_linear_s / rollout.stack_scale, key), rollout.stack_scale)
 
 
-def given_table(costs: EngineCosts, derived: IterationTable, key: str) -> IterationTable:
+def engine_costs(hardware: HardwareConfig, model: ModelConfig, rollout: RolloutConfig) -> EngineCosts:
+    """Return the costs that are known, else the derived ones as points: what a calibration starts from."""
+    _, costs = known_costs(hardware, model, rollout)
+    if costs is not None:
+        return costs
+    derived = derived_table(hardware, model, rollout)
+    return EngineCosts(
+        decode_floor_s=0.0,
+        decode_base_s=0.0,
+        decode_per_request_s=0.0,
+        decode_per_context_token_s=derived.decode_per_context_token_s,
+        prefill_per_token_s=derived.prefill_per_token_s,
+        prefill_per_token_context_s=derived.prefill_per_token_context_s,
+        provenance=derived.provenance,
+        prefill_provenance=derived.prefill_provenance,
+        source=derived.source,
+        decode_points=decode_points(derived),
+        prefill_base_s=derived.prefill_base_s,
+    )
+
+
+def given_table(costs: EngineCosts, growth_s: NDArray[np.float64], key: str = "") -> IterationTable:
     """Build the table of given costs.
 
     Args:
         costs: A floor and a line, or points.
-        derived: Gives the length of the table, and how time grows beyond the last point.
+        growth_s: Linear times that rise as those beyond the last point; shape (max_num_seqs + 1,).
         key: Where the costs stand in the configuration, for those without a source.
 
     Returns:
-        The table: the higher of floor and line, or linear between the points.
+        The table, as long as *growth_s*: the higher of floor and line, or linear between the points.
     """
-    requests = np.arange(len(derived.decode_linear_s), dtype=np.float64)
+    requests = np.arange(len(growth_s), dtype=np.float64)
     linear: NDArray[np.float64]
     if costs.decode_points:
         known, seconds = np.array(costs.decode_points, dtype=np.float64).T
-        beyond = np.interp([known[-1], *np.maximum(requests, known[-1])], requests, derived.decode_linear_s)
+        beyond = np.interp([known[-1], *np.maximum(requests, known[-1])], requests, growth_s)
         linear = np.interp(requests, known, seconds) + (beyond[1:] - beyond[0])
     else:
         linear = np.maximum(costs.decode_floor_s, costs.decode_base_s + costs.decode_per_request_s * requests)
@@ -131,6 +183,23 @@ def given_table(costs: EngineCosts, derived: IterationTable, key: str) -> Iterat
         provenance=costs.provenance,
         prefill_provenance=costs.prefill_provenance or costs.provenance,
         source=" ".join(costs.source.split()) or key,
+    )
+
+
+def scaled_table(table: IterationTable, scale: float) -> IterationTable:
+    """Return a table whose times are *scale* times as long; no longer measured unless that is 1."""
+    if scale == 1:
+        return table
+    return replace(
+        table,
+        decode_linear_s=scale * table.decode_linear_s,
+        decode_per_context_token_s=scale * table.decode_per_context_token_s,
+        prefill_base_s=scale * table.prefill_base_s,
+        prefill_per_token_s=scale * table.prefill_per_token_s,
+        prefill_per_token_context_s=scale * table.prefill_per_token_context_s,
+        provenance=weakest("derived", table.provenance),
+        prefill_provenance=weakest("derived", table.prefill_provenance),
+        source=f"{scale:g} x {table.source}",
     )
 
 

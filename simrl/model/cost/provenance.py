@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from simrl.model.cost.iteration import engine_costs, weakest
+from simrl.model.cost.iteration_table import iteration_table, weakest
 from simrl.model.cost.weight_sync import sync_rate
 
 if TYPE_CHECKING:
@@ -28,11 +28,10 @@ def provenance(
     Returns:
         One line ``provenance: source`` each for decode, prefill, training, kv pool and weight sync.
     """
-    costs = engine_costs(hardware, model, rollout)
-    source = " ".join(costs.source.split()) or ("rollout.costs" if rollout.costs is not None else "no source given")
+    times = iteration_table(hardware, model, rollout)
     return {
-        "decode": f"{costs.provenance}: {source}",
-        "prefill": f"{costs.prefill_provenance or costs.provenance}: {source}",
+        "decode": f"{times.provenance}: {times.source}",
+        "prefill": f"{times.prefill_provenance}: {times.source}",
         "training": _training(hardware, trainer),
         "kv pool": _kv_pool(hardware, rollout),
         "weight sync": _weight_sync(hardware, model, trainer),
