@@ -10,7 +10,8 @@ from simrl.model.cost.iteration_table import IterationTable, given_table
 
 def times(costs: EngineCosts, max_num_seqs: int = 1024) -> IterationTable:
     """Return what an engine of up to *max_num_seqs* requests looks up if its costs are *costs*."""
-    return given_table(costs, np.zeros(max_num_seqs + 1))
+    nothing = IterationTable(np.zeros(max_num_seqs + 1), 0, 0, 0, 0, "", "", "", "")
+    return given_table(costs, nothing, "costs")
 
 
 def decode_linear_s(costs: EngineCosts, requests: int) -> float:
@@ -39,7 +40,7 @@ def iteration_s(
     """
     linear_s = max(
         decode_linear_s(costs, decode_requests),
-        costs.prefill_base_s + costs.prefill_per_token_s * prefill_tokens if prefill_tokens else 0.0,
+        (costs.prefill_base_s or 0.0) + costs.prefill_per_token_s * prefill_tokens if prefill_tokens else 0.0,
     )
     decode_attention_s = costs.decode_per_context_token_s * context_tokens
     return linear_s + decode_attention_s + costs.prefill_per_token_context_s * prefill_attention

@@ -18,7 +18,7 @@ from simrl.config.schema import (
     RolloutConfig,
     TrainerConfig,
 )
-from simrl.model.cost.iteration_table import derived_table, engine_costs, iteration_table, weakest
+from simrl.model.cost.iteration_table import derived_table, iteration_table, weakest
 from simrl.model.cost.iteration_table import iteration_s as table_s
 from simrl.model.cost.memory import kv_blocks, kv_bytes_per_token, weight_bytes
 from simrl.model.cost.parameter_counts import multiplied_parameters, parameter_count
@@ -215,8 +215,8 @@ def test_measured_names_are_models():
 
 def test_the_h20_costs_are_the_calibrations():
     """Qwen3-8B on an H20: 64 requests of 8000 tokens take 55 ms."""
-    costs = engine_costs(hardware(), model(), ROLLOUT)
-    assert iteration_s(costs, 64, 64 * 8000, 0, 0.0) == pytest.approx(0.00555 + 64 * 1.01e-4 + 512_000 * 8.446e-8)
+    times = iteration_table(hardware(), model(), ROLLOUT)
+    assert table_s(times, 64, 64 * 8000) == pytest.approx(0.00555 + 64 * 1.01e-4 + 512_000 * 8.446e-8)
 
 
 @pytest.mark.parametrize("name", ["qwen3_8b", "qwen2_5_7b", "qwen3_30b_a3b"])

@@ -31,7 +31,7 @@ def provenance(
     times = iteration_table(hardware, model, rollout)
     return {
         "decode": f"{times.provenance}: {times.source}",
-        "prefill": f"{times.prefill_provenance}: {times.source}",
+        "prefill": f"{times.prefill_provenance}: {times.prefill_source}",
         "training": _training(hardware, trainer),
         "kv pool": _kv_pool(hardware, rollout),
         "weight sync": _weight_sync(hardware, model, trainer),

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numba import boolean, int64, typeof
 
-from simrl.config.schema import EngineCosts
-from simrl.model.cost.iteration_table import given_table
+from simrl.model.cost.iteration_table import IterationTable
 from simrl.model.engine.vllm import scheduler, stretch
 from simrl.model.engine.vllm.compiled import CACHE_FOLDER, remove_old_caches, stamp
 from simrl.model.engine.vllm.engine import EngineOptions, VllmEngine, build_state
@@ -23,7 +22,7 @@ from simrl.model.engine.vllm.saved_state import save
 PARTS = ("stretch", "iteration")
 """Of about the same length. What one needs late, the other has put into the cache by then; if not, it is compiled twice
 and the same."""
-A_MILLISECOND = given_table(EngineCosts(1e-3, 0, 0, 0, 0, 0), np.zeros(EngineOptions(blocks=64).max_num_seqs + 1))
+A_MILLISECOND = IterationTable(np.full(EngineOptions(blocks=64).max_num_seqs + 1, 1e-3), 0, 0, 0, 0, "", "", "", "")
 LONG_S = 2.0
 """What takes longer is reported."""
 COMPLETE = CACHE_FOLDER / f"complete-{stamp()}"
