@@ -94,15 +94,13 @@ def test_a_run_leaves_every_file_of_the_contract(tmp_path: Path) -> None:
     ids=" ".join,
 )
 def test_bad_input_gives_one_line_and_exit_code_2_and_writes_nothing(
-    tmp_path: Path, arguments: tuple[str, ...]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...]
 ) -> None:
     """Bad input is one clear line on stderr, exit code 2, and no folder."""
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "no_column.csv").write_text("group,prompt_tokens\n1,5\n")
     before = everything_in(tmp_path)
-    done = simrl_command(tmp_path, *arguments)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    (line,) = done.stderr.splitlines()
+    line = refused(arguments, capsys)
     assert line.startswith("simrl: ")
     assert any(argument.split("=")[0].removesuffix(".quota_batch") in line for argument in arguments)
     assert everything_in(tmp_path) == before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -89,3 +90,13 @@ def test_every_page_names_the_version_there_is() -> None:
     assert citation["cff-version"] == "1.2.0"
     assert {"message", "title", "authors"} <= set(citation)
     assert f"## [{VERSION}]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+@pytest.mark.parametrize("group", sorted(path.name for path in (ROOT / "conf").iterdir() if path.is_dir()))
+def test_the_readme_names_every_option(group: str) -> None:
+    """Every file of a group in conf/ stands in its row of the README's table."""
+    row = re.search(rf"^\| `{group}` \|([^|]*)\|", (ROOT / "README.md").read_text(), flags=re.MULTILINE)
+    assert row is not None
+    named = re.findall(r"[a-z][a-z0-9_*]+", row[1])
+    options = [option.stem for option in (ROOT / "conf" / group).glob("*.yaml")]
+    assert [option for option in options if not any(fnmatch(option, name) for name in named)] == []

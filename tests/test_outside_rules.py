@@ -24,17 +24,22 @@ TINY = ("versions=2", "groups_per_batch=4", "group_size=2", "workload.mean_respo
 Configure = Callable[..., SimulationConfig]
 
 
+def forget_packages_of_users() -> None:
+    """Drop what was imported as ``my_package``, here or by another test of this process: each folder has its own."""
+    identity._code.cache_clear()
+    for module in [name for name in sys.modules if name.partition(".")[0] == "my_package"]:
+        del sys.modules[module]
+
+
 @pytest.fixture
 def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Give a user's working folder: the package, and a configuration folder with a framework that uses it."""
     shutil.copytree(EXAMPLE, tmp_path, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    identity._code.cache_clear()
+    forget_packages_of_users()
     yield tmp_path
-    identity._code.cache_clear()
-    for module in [name for name in sys.modules if name.partition(".")[0] == "my_package"]:
-        del sys.modules[module]
+    forget_packages_of_users()
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 from collections.abc import Iterator
 
@@ -47,11 +48,27 @@ def master(loader: ConfigLoader) -> DictConfig:
 def test_jobs_are_composed_as_hydra_does(loader: ConfigLoader, master: DictConfig) -> None:
     """Every value, Hydra's own among them, is the same; in a worker, which gets a copy of the loader, too."""
     shared = SharedComposition(loader)
-    for copy in (shared, pickle.loads(pickle.dumps(shared))):  # noqa: S301 - ours
+    for one in (shared, pickle.loads(pickle.dumps(shared))):  # noqa: S301 - ours
         for job in JOBS:
-            assert OmegaConf.to_yaml(copy.load_sweep_config(master, job)) == OmegaConf.to_yaml(
+            assert OmegaConf.to_yaml(one.load_sweep_config(master, job)) == OmegaConf.to_yaml(
                 loader.load_sweep_config(master, job)
             )
+
+
+def test_a_jobs_configuration_copies_as_any_other(loader: ConfigLoader, master: DictConfig) -> None:
+    """A copy of it, and of its node hydra, has its values and flags, resolves in its parent, and shares no value."""
+    config = SharedComposition(loader).load_sweep_config(master, JOBS[0])
+    OmegaConf.set_readonly(config.hydra, True)
+    text, folder = OmegaConf.to_yaml(config), config.hydra.sweep.dir
+    whole, hydra = copy.deepcopy(config), copy.deepcopy(config.hydra)
+    assert OmegaConf.to_yaml(whole) == text
+    assert whole.hydra.sweep.dir == hydra.sweep.dir == folder
+    assert hydra._get_parent() is config
+    assert OmegaConf.is_readonly(whole.hydra)
+    OmegaConf.set_readonly(whole.hydra, False)
+    whole.hydra.sweep.dir = whole.output_dir = whole.framework.admission.rule = "elsewhere"
+    assert OmegaConf.to_yaml(config) == text
+    assert OmegaConf.is_readonly(config.hydra)
 
 
 def test_jobs_share_the_sweeps_folder(loader: ConfigLoader, master: DictConfig) -> None:

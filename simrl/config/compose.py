@@ -159,7 +159,7 @@ def _strangers(node: DictConfig, path: str) -> Iterator[tuple[str, str]]:
     if known is not None and schema is FrameworkConfig:
         known += knob_names(node)
     for key in map(str, node):
-        below = node._get_node(key)  # noqa: SLF001 - an unresolved look
+        below = node._get_node(key, validate_access=False)  # noqa: SLF001 - an unresolved look
         if known is not None and key not in known:
             yield f"{path}.{key}", ", ".join(known)
         elif isinstance(below, DictConfig) and not below._is_none() and not below._is_interpolation():  # noqa: SLF001

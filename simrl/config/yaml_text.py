@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+from functools import lru_cache
 from typing import Any
 
 import yaml  # type: ignore[import-untyped]
@@ -24,8 +26,16 @@ def yaml_text(config: Any, below: str | None = None) -> str:
     content: Any = OmegaConf.to_container(config, resolve=False, enum_to_str=True)
     if below is not None:
         content = {below: content}
+    if not isinstance(content, dict) or not content:
+        return _text(pickle.dumps(content))
+    return "".join(_text(pickle.dumps({key: value})) for key, value in content.items())
+
+
+@lru_cache(maxsize=64)
+def _text(content: bytes) -> str:
+    """Return a part's text; the jobs of a sweep have most parts in common."""
     options = {"default_flow_style": False, "allow_unicode": True, "sort_keys": False}
-    return str(yaml.dump(content, Dumper=ConfigDumper, **options))
+    return str(yaml.dump(pickle.loads(content), Dumper=ConfigDumper, **options))  # noqa: S301 - our own bytes
 
 
 def plain_yaml_text(content: Any) -> str:
