@@ -84,7 +84,7 @@ def test_a_request_admitted_with_one_token_to_compute_starts_a_new_stretch() -> 
 @given(plan=plans(disturbed=False, sampling=False))
 def test_an_engine_twice_as_fast_takes_half_the_time(plan: Plan) -> None:
     """Half of every cost coefficient halves every finish time, to 1 ns an iteration."""
-    costs = replace(plan.costs, **{name: 2 * getattr(plan.costs, name) for name in COEFFICIENTS})
+    costs = replace(plan.costs, **{name: 2 * (getattr(plan.costs, name) or 0.0) for name in COEFFICIENTS})
     costs = replace(costs, decode_points=[[n, 2 * seconds] for n, seconds in costs.decode_points])
     fast, slow = Instance(plan), Instance(replace(plan, costs=costs))
     for instance in (fast, slow):
