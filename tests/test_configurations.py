@@ -26,6 +26,7 @@ MANY = (
     "trainer.tensor_parallel=8",
     "trainer.pipeline_parallel=32",
 )
+TWO_NODES = ("hardware.gpus=16", "trainer.tensor_parallel=4", "trainer.pipeline_parallel=3")
 LARGE = ("deepseek_v3", "glm_4_5_air", "gpt_oss_120b", "llama3_3_70b", "qwen3_235b_a22b")
 NEEDS = {
     **{("model", name): MANY for name in LARGE},
@@ -33,8 +34,7 @@ NEEDS = {
     ("workload", "histogram"): ("workload.path=tests/data/tiny_histogram.csv",),
     ("workload", "quantiles"): ("workload.mean=2000", "workload.clip_share=0.02"),
     ("hardware", "l40s"): ("model=qwen3_4b",),
-    # weights that leave one accelerator no room for KV
-    ("model", "qwen3_32b"): ("rollout.tensor_parallel=1",),
+    **{("model", name): TWO_NODES for name in ("qwen2_5_32b", "qwen3_32b", "qwen3_30b_a3b", "qwen3_5_35b_a3b")},
     ("model", "hf"): ("model.path=tests/data/hugging_face/Qwen3-8B", "model.name=hf"),
 }
 

@@ -8,6 +8,7 @@ from simrl.model.control.controllers import controller_class
 from simrl.model.control.rules import compose_rules
 from simrl.model.cost.iteration_table import iteration_s, iteration_table
 from simrl.model.cost.memory import kv_blocks
+from simrl.model.cost.parallel_layout import check_rollout_layout, check_trainer_layout, check_trainer_memory
 from simrl.model.engine.engines import check_engine
 from simrl.model.workload import Workload
 
@@ -82,12 +83,24 @@ def check_times(config: SimulationConfig, longest_tokens: int) -> None:
         )
 
 
+def check_layouts(config: SimulationConfig, longest_tokens: int) -> None:
+    """Raise ConfigError if the trainer does not divide the model or the batch, or has too little memory.
+
+    The longest trajectory must fit beside the model into a micro-batch.
+    """
+    trajectories = config.groups_per_batch * config.group_size
+    check_trainer_layout(config.model, config.trainer, trajectories, longest_tokens)
+    check_trainer_memory(config.hardware, config.model, config.trainer, trajectories, longest_tokens)
+
+
 def check(config: SimulationConfig, workload: Workload) -> None:
     """Raise ConfigError for a combination that cannot run."""
+    check_rollout_layout(config.model, config.rollout)
     check_gpus(config)
     check_engine(config.rollout.engine)
     longest_tokens = check_model_len(config, workload)
     check_times(config, longest_tokens)
+    check_layouts(config, longest_tokens)
     if config.framework.controller is None:
         check_supply(compose_rules(config.framework).admission, config.versions, config.groups_per_batch)
     else:  # a user's own, which need not have rules

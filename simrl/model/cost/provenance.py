@@ -43,7 +43,9 @@ def _training(hardware: HardwareConfig, trainer: TrainerConfig) -> str:
     if trainer.cost == "fitted":
         return (
             f"derived: trainer.fitted_*, {trainer.fitted_per_token_s:g} s per token and"
-            f" {trainer.fitted_per_squared_token_s:g} s per token squared, whatever the hardware and model"
+            f" {trainer.fitted_per_squared_token_s:g} s per token squared, whatever the hardware and model;"
+            f" {100 * trainer.fitted_logprob_share:g} % of it log-probs,"
+            " which framework.logprob_recompute=false leaves out"
         )
     if trainer.cost == "passes":
         known = "derived" if hardware.name in MEASURED_PASSES else "assumed"
@@ -74,7 +76,8 @@ def _kv_pool(hardware: HardwareConfig, rollout: RolloutConfig) -> str:
 def _weight_sync(hardware: HardwareConfig, model: ModelConfig, trainer: TrainerConfig) -> str:
     """Provenance of the weight sync's time."""
     if trainer.weight_sync_s is not None:
-        return f"assumed: trainer.weight_sync_s={trainer.weight_sync_s:g}"
+        estimated = "" if trainer.weight_sync_s else ", as the article has it; null estimates it"
+        return f"assumed: trainer.weight_sync_s={trainer.weight_sync_s:g}{estimated}"
     rate = sync_rate(hardware, model, trainer)
     if trainer.weight_sync_bytes_per_s is not None:
         return f"assumed: trainer.weight_sync_bytes_per_s={trainer.weight_sync_bytes_per_s:g}"
