@@ -35,10 +35,12 @@ from simrl.runs.limits import Limits
 from simrl.runs.output_folder import output_folder
 from simrl.runs.run import Outcome, run_folder
 from simrl.runs.summary import read_summary
+from simrl.sweep.effect import effects
 from simrl.sweep.execute import run_points
 from simrl.sweep.executors.job import Job, compute
 from simrl.sweep.folder import SweepFolder, read_folder
 from simrl.sweep.grid import Point, expand, load_sweep, seeds_of, sweep_of
+from simrl.sweep.paired import value_text
 from simrl.sweep.run_state import state_of
 from simrl.sweep.seeds import seeds_table
 from simrl.sweep.table import read_rows
@@ -130,7 +132,7 @@ class Result:
         return (
             f"<simrl.Result {self.run_id}: {row['effective_throughput']:,.0f} token/s effective, "
             f"{row['waste']:.1%} waste, staleness {row['mean_staleness']:.2f} on average and {row['max_staleness']} at "
-            f"most, {row['versions']} versions in {row['duration_s']:,.0f} s>"
+            f"most, {row['measure_to'] - row['measure_from']} versions in {row['duration_s']:,.0f} s>"
         )
 
 
@@ -157,6 +159,35 @@ class SweepResult:
     def seeds(self) -> pd.DataFrame:
         """One row a configuration: each metric's mean over seeds and, as ``<metric>_ci95``, half its 95 % interval."""
         return seeds_table(self._rows).to_pandas()
+
+    def compare(
+        self,
+        by: str,
+        base: object,
+        metrics: Sequence[str] = ("effective_throughput", "waste"),
+        choose: Sequence[str] = (),
+    ) -> pd.DataFrame:
+        """Compare the values of a swept key with one of them, under the same loads; ``simrl compare --by`` does it too.
+
+        Args:
+            by: the key, such as ``framework``.
+            base: the value that the others are compared with.
+            metrics: columns of :attr:`rows`.
+            choose: keys, such as ``eta``, whose best value is picked on the first half of the seeds; the second half is
+                compared.
+
+        Returns:
+            One row a metric and a configuration with another value: metric, the keys that vary, and for chosen keys
+            ``base_<key>``; n (seeds), base_mean, mean, difference and ci95 (half-width of its 95 % t interval), ratio
+            and ratio_ci95.
+
+        Raises:
+            ConfigError: for a key that does not vary, a value it does not have, and runs with nothing in common.
+        """
+        import pandas as pd  # noqa: PLC0415
+
+        found = effects(self._rows.to_pylist(), by, value_text(base), metrics, choose)
+        return pd.DataFrame([effect.row() for effect in found])
 
     @cached_property
     def _rows(self) -> pa.Table:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from simrl.config.schema import SimulationConfig
 from simrl.model.engine.vllm.state import SAMPLE
 from simrl.model.metrics import UNITS
 from simrl.model.records import NONE, SEGMENT, TRAJECTORY, Batch, InstanceTotals, Records
@@ -57,6 +58,28 @@ INSTANCES = [
         iterations=80, preemptions=1, prefill_tokens=300, reprefill_tokens=20, decode_tokens=600,
         decode_ns=9 * S, prefill_ns=2 * S, reprefill_ns=S // 2, paused_ns=4 * S, beyond_end_ns=0,
     ),
+]  # fmt: skip
+UPDATES = [
+    [
+        InstanceTotals(
+            iterations=40, preemptions=2, prefill_tokens=300, reprefill_tokens=0, decode_tokens=200,
+            decode_ns=3 * S, prefill_ns=2 * S, reprefill_ns=0, paused_ns=1 * S, beyond_end_ns=0,
+        ),
+        InstanceTotals(
+            iterations=30, preemptions=0, prefill_tokens=200, reprefill_tokens=0, decode_tokens=250,
+            decode_ns=4 * S, prefill_ns=1 * S, reprefill_ns=0, paused_ns=2 * S, beyond_end_ns=1 * S,
+        ),
+    ],
+    [
+        InstanceTotals(
+            iterations=70, preemptions=3, prefill_tokens=350, reprefill_tokens=120, decode_tokens=400,
+            decode_ns=6 * S, prefill_ns=2 * S, reprefill_ns=1 * S, paused_ns=1 * S, beyond_end_ns=0,
+        ),
+        InstanceTotals(
+            iterations=50, preemptions=1, prefill_tokens=250, reprefill_tokens=20, decode_tokens=500,
+            decode_ns=6 * S, prefill_ns=1 * S, reprefill_ns=S // 2, paused_ns=3 * S, beyond_end_ns=0,
+        ),
+    ],
 ]  # fmt: skip
 TIMELINES = [[(0, 2, 1, 10), (5 * S, 3, 0, 20), (8 * S, 1, 4, 30)], [(6 * S, 5, 2, 40), (9 * S, 6, 0, 50)]]
 
@@ -128,8 +151,12 @@ SUMMARY = {
     "eta": 2,
     "warmup": 3,
     "versions": 3,
+    "measure_from": 0,
+    "measure_to": 3,
     "seed": 7,
     "effective_throughput": 830 / 20,
+    "effective_throughput_per_gpu": 830 / 20 / 8,
+    "drift": (750 / 11) / (80 / 9) - 1,  # of three versions the first is a half
     "total_throughput": 1440 / 20,
     "waste": 610 / 1440,
     "wasted_tokens_l2": 130,  # the member that never gave a token wasted nothing, not even its prompt
@@ -149,6 +176,7 @@ SUMMARY = {
     "mean_length_ratio_dropped_to_trained": (1100 / 4) / (670 / 6),
     "trainer_busy": 10 / 20,
     "rollout_busy": 23.5 / 40,
+    "idle_gpus": 0,
     "kv_blocks": 64,  # vLLM's null block counts here
     "trajectories": 12,
     "iterations": 180,
@@ -157,6 +185,30 @@ SUMMARY = {
     "generated_tokens": 1200,
     "instance_busy_s": [12, 11.5],
 }
+
+
+def made_by_hand() -> Records:
+    """Return the run's records."""
+    order = [COLUMNS.index(name) for name in TRAJECTORY.names or ()]
+    return Records(
+        trajectories=np.array([tuple(row[place] for place in order) for row in TRAJECTORIES], TRAJECTORY),
+        segments=np.array(SEGMENTS, SEGMENT),
+        batches=BATCHES,
+        timelines=[np.array(samples, SAMPLE) for samples in TIMELINES],
+        instances=INSTANCES,
+        updates=UPDATES,
+        kv_blocks=63,
+        duration_ns=20 * S,
+        events=0,
+    )
+
+
+def configured(*overrides: str) -> SimulationConfig:
+    """Return the configuration of the run by hand, and of *overrides*."""
+    return compose_config(
+        "framework=verl_drop", "framework.eta=2", "framework.warmup=3",
+        "versions=3", "seed=7", "groups_per_batch=1", "group_size=2", *overrides,
+    )  # fmt: skip
 
 
 def read(file: Path) -> dict[str, list[Any]]:
@@ -168,22 +220,7 @@ def read(file: Path) -> dict[str, list[Any]]:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write the run's files."""
     target = tmp_path_factory.mktemp("run")
-    order = [COLUMNS.index(name) for name in TRAJECTORY.names or ()]
-    records = Records(
-        trajectories=np.array([tuple(row[place] for place in order) for row in TRAJECTORIES], TRAJECTORY),
-        segments=np.array(SEGMENTS, SEGMENT),
-        batches=BATCHES,
-        timelines=[np.array(samples, SAMPLE) for samples in TIMELINES],
-        instances=INSTANCES,
-        kv_blocks=63,
-        duration_ns=20 * S,
-        events=0,
-    )
-    config = compose_config(
-        "framework=verl_drop", "framework.eta=2", "framework.warmup=3",
-        "versions=3", "seed=7", "groups_per_batch=1", "group_size=2",
-    )  # fmt: skip
-    write_records(target, config, records, "by-hand")
+    write_records(target, configured(), made_by_hand(), "by-hand")
     return target
 
 

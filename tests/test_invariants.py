@@ -21,6 +21,7 @@ def same_records(one: Records, other: Records) -> None:
     assert one.duration_ns == other.duration_ns
     assert one.batches == other.batches
     assert one.instances == other.instances
+    assert one.updates == other.updates
     np.testing.assert_array_equal(one.trajectories, other.trajectories)
     np.testing.assert_array_equal(one.segments, other.segments)
     for a, b in zip(one.timelines, other.timelines, strict=True):

@@ -1,7 +1,9 @@
-"""Two runs or two sweeps side by side: metrics, differences, and the configuration keys that differ.
+"""Two runs or two sweeps side by side, or the values of one swept key: metrics, differences, and what else differs.
 
-Sweeps are paired by configuration and seed: the same loads in both, so that a few seeds show a difference. The interval
-is the 95 % t interval of the mean difference B - A.
+Runs are paired by configuration and seed: the same loads on both sides, so that a few seeds show a difference. The
+interval is the 95 % t interval of the mean difference B - A. With --by KEY --base VALUE the runs of a sweep, or of two
+together, that have other values of the key are compared with those that have this one; --choose KEY picks the best
+value of another key on the first half of the seeds and compares on the second.
 """
 
 from __future__ import annotations
@@ -14,9 +16,11 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from simrl.cli.commands import answer
+from simrl.cli.effect_report import effect_text
 from simrl.config.schema import ConfigError
 from simrl.model.metrics import BY_INSTANCE, SAME_AS, UNITS
 from simrl.runs.status import SUMMARY, is_ok
+from simrl.sweep.effect import CHOSEN_BY, effects, halves
 from simrl.sweep.folder import SweepFolder, read_folder
 from simrl.sweep.paired import Difference, Pair, difference, pairing_keys, pairs
 from simrl.sweep.seeds import METRICS, NO_SETTING
@@ -33,7 +37,10 @@ REMARKS = ("framework.upstream", "framework.upstream_knob", "framework.bounds", 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """Add the command's arguments."""
     parser.add_argument("a", metavar="A", type=Path, help="folder of a run or of a sweep")
-    parser.add_argument("b", metavar="B", type=Path, help="folder of another")
+    parser.add_argument("b", metavar="B", type=Path, nargs="?", help="folder of another; with --by it may be left out")
+    parser.add_argument("--by", metavar="KEY", help="compare the values of this swept key, such as framework")
+    parser.add_argument("--base", metavar="VALUE", help="the value of KEY that the others are compared with")
+    parser.add_argument("--choose", action="append", metavar="KEY", help="pick its best value first (may be repeated)")
     parser.add_argument("--metric", action="append", metavar="NAME", help="show this (may be repeated)")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -44,16 +51,58 @@ def main(options: argparse.Namespace) -> int:
     Raises:
         ConfigError: if the two cannot be compared.
     """
-    a, b = read_folder(options.a, "A"), read_folder(options.b, "B")
-    for side, folder in (("A", a), ("B", b)):
-        if folder.kind == "output":
-            raise ConfigError(side, folder.folder, "is an output folder; name a run or a sweep in it")
-    if a.kind != b.kind:
-        raise ConfigError("B", b.folder, f"is a {b.kind} and A a {a.kind}; name two runs or two sweeps")
     for metric in options.metric or ():
         if metric not in METRICS:
             raise ConfigError("--metric", metric, f"must be one of {', '.join(METRICS)}")
+    folders = _folders(options)
+    if options.by is not None:
+        return _by(options, folders)
+    for option in ("base", "choose"):
+        if getattr(options, option) is not None:
+            raise ConfigError(f"--{option}", getattr(options, option), "needs --by KEY, the key that is compared")
+    if len(folders) < 2:
+        raise ConfigError("B", None, "name a second run or sweep, or a key of A with --by KEY --base VALUE")
+    a, b = folders
+    if a.kind != b.kind:
+        raise ConfigError("B", b.folder, f"is a {b.kind} and A a {a.kind}; name two runs or two sweeps")
     return _runs(options, a, b) if a.kind == "run" else _sweeps(options, a, b)
+
+
+def _folders(options: argparse.Namespace) -> list[SweepFolder]:
+    """Return what is to be compared, refusing what holds all sorts of runs and what is given twice."""
+    folders = [read_folder(path, side) for side, path in (("A", options.a), ("B", options.b)) if path is not None]
+    for side, folder in zip("AB", folders, strict=False):
+        if folder.kind == "output":
+            raise ConfigError(side, folder.folder, "is an output folder; name a run or a sweep in it")
+    if len({frozenset(point.run_id for point in folder.points) for folder in folders}) < len(folders):
+        hint = "has the same runs as A; name others, or compare the values of a key with --by KEY --base VALUE"
+        raise ConfigError("B", options.b, hint)
+    return folders
+
+
+def _by(options: argparse.Namespace, folders: Sequence[SweepFolder]) -> int:
+    """Compare the values of a swept key."""
+    if options.base is None:
+        raise ConfigError("--base", None, f"name the value of {options.by} that the others are compared with")
+    keys = set_keys([point for folder in folders for point in folder.points])
+    rows = [row for folder in folders for row in _rows(folder, keys)]
+    chosen = [SAME_AS.get(key, key) for key in options.choose or ()]
+    found = effects(rows, options.by, options.base, options.metric or SHOWN, chosen)
+    seeds = halves(row["seed"] for row in rows) if chosen else None
+    document = {
+        "folders": [str(folder.folder) for folder in folders],
+        "by": options.by,
+        "base": options.base,
+        "chosen": chosen,
+        "seeds": None if seeds is None else dict(zip(("choosing", "judging"), seeds, strict=True)),
+        "effects": [effect.row() for effect in found],
+    }
+    text = effect_text(found)
+    if seeds is not None:
+        choosing, judging = (", ".join(map(str, half)) for half in seeds)
+        text += f"\n{', '.join(chosen)} chosen on seeds {choosing} for the largest {CHOSEN_BY}, judged on {judging}"
+    answer(options, document, text)
+    return 0
 
 
 def full_row(folder: SweepFolder, run_id: str) -> dict[str, Any]:

@@ -11,8 +11,10 @@ from typing import Any
 
 from simrl.cli.commands import answer
 from simrl.config.schema import ConfigError, SimulationConfig
+from simrl.model.clock import to_s
 from simrl.model.engine.vllm.compilation import compile_engine
 from simrl.model.engine.vllm.observed import ObservedEngine
+from simrl.model.metrics import summarise
 from simrl.model.records import Records
 from simrl.model.simulation import simulate
 from simrl.runs.identity import run_id
@@ -50,9 +52,10 @@ def main(options: argparse.Namespace) -> int:
     events = list(trace_events(records, engines))
     sums = trace_sums(events)
     summary = read_summary(folder)
-    if any(summary[name] != value for name, value in sums.items()):
+    again = summarise(config, records, folder.name)
+    if any(summary[name] != again[name] for name in sums):
         raise ConfigError("RUN", folder.name, "simulated again it is another run (other libraries?); run it again")
-    about = {"run_id": folder.name, "duration_s": summary["duration_s"]}
+    about = {"run_id": folder.name, "duration_s": to_s(records.duration_ns)}
     try:
         write_trace(events, about, output)
     except OSError as error:

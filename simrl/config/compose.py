@@ -108,7 +108,8 @@ def typed(config: DictConfig) -> SimulationConfig:
     except OmegaConfBaseException as error:
         raise (_refusal_in(error) or _unusable(config, error)) from error
     for key in RUN_KEYS:
-        if not isinstance(parts[key], int) or isinstance(parts[key], bool):
+        to_the_end = key == "measure_to" and parts[key] is None
+        if not to_the_end and (not isinstance(parts[key], int) or isinstance(parts[key], bool)):
             raise ConfigError(key, parts[key], "must be a whole number")
     return SimulationConfig(**parts)
 

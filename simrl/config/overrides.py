@@ -19,7 +19,7 @@ from omegaconf.errors import (
     OmegaConfBaseException,
 )
 
-from simrl.config.schema import GROUPS, TOP_KEYS, ConfigError
+from simrl.config.schema import CHOICES, GROUPS, TOP_KEYS, ConfigError
 
 LONGEST_NAME = 255
 """Characters of a file's name, as file systems have it."""
@@ -32,7 +32,7 @@ def is_group_choice(override: str) -> bool:
         return False  # adds a value
     if key in GROUPS and value.lstrip().startswith("{"):
         return False  # sets values
-    return override[:1] in ("+", "~") or "/" in key or "@" in key or key in GROUPS or key.startswith("hydra.")
+    return override[:1] in ("+", "~") or "/" in key or "@" in key or key in CHOICES or key.startswith("hydra.")
 
 
 def points_of(overrides: list[str]) -> list[list[str]]:
@@ -68,13 +68,13 @@ def check_choice(override: Override) -> None:
         fields = [known.name for known in dataclasses.fields(GROUPS[group])] if group in GROUPS else []
         if key in TOP_KEYS or field in fields:
             raise ConfigError("argument", f"~{key}", f"a run needs {key}; give it another value instead")
-    elif key in GROUPS and (override.is_add() or override.is_force_add()):
+    elif key in CHOICES and (override.is_add() or override.is_force_add()):
         raise _refusal(override, f"a run has one {key}, and may choose another: leave out the +")
     elif key == "hydra.searchpath":
         for place in value if isinstance(value, list) else ():
             if str(place).startswith("file:"):
                 option_folder(Path(str(place).removeprefix("file://")))
-    elif (key in GROUPS or "/" in key) and not _may_be_name(value):
+    elif (key in CHOICES or "/" in key) and not _may_be_name(value):
         options = GlobalHydra.instance().config_loader().get_group_options(key)
         raise _refusal(override, f"no such option; {key} has {', '.join(options)}")
 

@@ -58,6 +58,11 @@ class RolloutConfig:
     def __post_init__(self) -> None:
         check_rollout(self)
 
+    @property
+    def gpus(self) -> int:
+        """Accelerators the rollout occupies."""
+        return self.instances * self.tensor_parallel
+
 
 def check_rollout(rollout: RolloutConfig) -> None:
     """Refuse engines without room, and options they do not have."""

@@ -18,6 +18,7 @@ from simrl.config.trainer_schema import TrainerConfig
 from simrl.config.workload_schema import WorkloadConfig
 
 __all__ = [
+    "CHOICES",
     "GROUPS",
     "KNOB_TYPES",
     "OUTPUT_KEYS",
@@ -62,9 +63,18 @@ class SimulationConfig:
     """Groups one training step consumes (B)."""
     group_size: int = 8
     """Trajectories of one prompt (G)."""
+    measure_from: int = 0
+    """Training steps left out of the summary at the start."""
+    measure_to: int | None = None
+    """The step before which the summary ends; None for the end of the run."""
 
     def __post_init__(self) -> None:
         check_simulation(self)
+
+    @property
+    def measured(self) -> range:
+        """The training steps that the summary is of."""
+        return range(self.measure_from, self.versions if self.measure_to is None else self.measure_to)
 
 
 def check_simulation(simulation: SimulationConfig) -> None:
@@ -74,6 +84,24 @@ def check_simulation(simulation: SimulationConfig) -> None:
         raise ConfigError("seed", simulation.seed, "must be below 2^62, the largest the tables hold")
     for key in ("versions", "groups_per_batch", "group_size"):
         at_least(key, getattr(simulation, key), 1)
+    check_window(simulation)
+
+
+def check_window(simulation: SimulationConfig) -> None:
+    """Refuse to measure beyond the run, and less than two halves of a step each."""
+    at_least("measure_from", simulation.measure_from, 0)
+    at_least("measure_to", simulation.measure_to, 1)
+    begin, end, versions = simulation.measure_from, simulation.measured.stop, simulation.versions
+    if end > versions:
+        raise ConfigError("measure_to", end, f"is beyond the run; the most is versions={versions}")
+    fewest = min(2, versions)
+    if end - begin >= fewest:
+        return
+    if simulation.measure_to is None:
+        hint = f"leaves fewer than {fewest} of versions={versions} to measure; lower it to {max(0, versions - fewest)}"
+        raise ConfigError("measure_from", begin, f"{hint}, or raise versions to {begin + fewest}")
+    hint = f"leaves fewer than {fewest} versions to measure; raise it to measure_from={begin} + {fewest}"
+    raise ConfigError("measure_to", end, hint)
 
 
 GROUPS: dict[str, type[Any]] = {
@@ -84,7 +112,9 @@ GROUPS: dict[str, type[Any]] = {
     "rollout": RolloutConfig,
     "trainer": TrainerConfig,
 }
+CHOICES = (*GROUPS, "experiment")
+"""What options can be chosen of: the groups, and settings of the whole configuration that belong together."""
 OUTPUT_KEYS = ("output_dir", "resume", "run", "fail_fast")
 """What a run's result does not depend on, and so its identity neither."""
-RUN_KEYS = ("seed", "versions", "groups_per_batch", "group_size")
+RUN_KEYS = ("seed", "versions", "groups_per_batch", "group_size", "measure_from", "measure_to")
 TOP_KEYS = (*GROUPS, *RUN_KEYS, *OUTPUT_KEYS)

@@ -20,8 +20,7 @@ MOST_BLOCKS = (1 << 31) - 1
 
 def check_gpus(config: SimulationConfig) -> None:
     """Raise ConfigError if rollout and trainer need more accelerators than the hardware has."""
-    rollout = config.rollout.instances * config.rollout.tensor_parallel
-    training = config.trainer.gpus
+    rollout, training = config.rollout.gpus, config.trainer.gpus
     if rollout + training > config.hardware.gpus:
         raise ConfigError(
             "hardware.gpus",

@@ -1,4 +1,4 @@
-"""Records -> one summary row, and its units."""
+"""Records -> one summary row, and its units; all of it is of the measured window, see :mod:`simrl.model.window`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,14 @@ import numpy as np
 from simrl.config.schema import SimulationConfig
 from simrl.model.clock import to_s
 from simrl.model.records import DROPPED_L2, DROPPED_L3, TRAINED, UNFINISHED, Records
+from simrl.model.window import (
+    deciding_steps,
+    first_segments,
+    instance_totals,
+    open_tokens,
+    segment_tokens,
+    step_starts_ns,
+)
 
 LONGEST_SHARE = 0.1
 
@@ -18,19 +26,23 @@ UNITS: dict[str, str] = {
     "eta": "versions or batches, the framework's own",
     "warmup": "batches",
     "versions": "training steps",
+    "measure_from": "the first training step measured",
+    "measure_to": "the training step before which measuring ends",
     "seed": "",
     "effective_throughput": "token/s",
+    "effective_throughput_per_gpu": "token/s per GPU of the hardware, idle ones included",
+    "drift": "fraction, effective throughput of the window's second half over the first's, less 1",
     "total_throughput": "token/s",
     "waste": "fraction",
     "wasted_tokens_l2": "tokens",
     "wasted_tokens_l3": "tokens",
     "trained_tokens": "tokens",
-    "unfinished_tokens": "tokens",
+    "unfinished_tokens": "tokens, undecided when measuring ends",
     "max_staleness": "versions",
     "mean_staleness": "versions, by token",
     "strict_bound": "versions",
     "expected_staleness": "versions a user expects of the knob",
-    "duration_s": "s",
+    "duration_s": "s measured",
     "preemptions_per_trajectory": "preemptions/trained trajectory",
     "reprefill_tokens_per_trajectory": "tokens/trained trajectory",
     "dropped_share": "fraction of decided trajectories",
@@ -39,12 +51,13 @@ UNITS: dict[str, str] = {
     "mean_length_ratio_dropped_to_trained": "ratio",
     "trainer_busy": "fraction of duration",
     "rollout_busy": "fraction of duration",
+    "idle_gpus": "GPUs that neither rollout nor training uses",
     "kv_blocks": "blocks/instance",
-    "trajectories": "trajectories",
+    "trajectories": "trajectories admitted",
     "iterations": "engine iterations",
     "training_s": "s of log-prob and update",
     "preemptions": "preemptions",
-    "generated_tokens": "tokens generated, whatever became of them",
+    "generated_tokens": "tokens generated, whatever became or becomes of them",
     "instance_busy_s": "s, by instance; an iteration under way at the end counts whole",
 }
 
@@ -71,11 +84,9 @@ def trained_levels(records: Records) -> dict[str, np.ndarray]:
         Columns version, staleness, trajectories, tokens; one row per level that occurs, in that order.
     """
     rows = records.trajectories
-    segments = records.segments[rows["fate"][records.segments["trajectory"]] == TRAINED]
-    owner = rows[segments["trajectory"]]
-    first = np.ones(len(segments), bool)
-    first[1:] = segments["trajectory"][1:] != segments["trajectory"][:-1]
-    tokens = segments["tokens"] + np.where(first, owner["prompt_tokens"], 0)
+    trained = rows["fate"][records.segments["trajectory"]] == TRAINED
+    segments, tokens = records.segments[trained], segment_tokens(records)[trained]
+    owner, first = rows[segments["trajectory"]], first_segments(segments)
     version, staleness = owner["consumed_version"], owner["consumed_version"] - segments["version"]
     base = int(staleness.max()) + 1  # one number for both: sorting pairs takes ten times longer
     unique, place = np.unique(version * base + staleness, return_inverse=True)
@@ -105,48 +116,85 @@ def length_bias(trajectories: np.ndarray) -> dict[str, float | None]:
     }
 
 
+def drift(tokens: np.ndarray, starts_ns: np.ndarray) -> float | None:
+    """Return by what share more the second half of some steps trained a second than the first.
+
+    None if there is one step only, or a half took no time.
+
+    Args:
+        tokens: trained, by step.
+        starts_ns: when each step begins, and when the last one ends.
+    """
+    middle = len(tokens) // 2
+    if middle == 0 or starts_ns[middle] in (starts_ns[0], starts_ns[-1]):
+        return None
+    first = tokens[:middle].sum() / (starts_ns[middle] - starts_ns[0])
+    second = tokens[middle:].sum() / (starts_ns[-1] - starts_ns[middle])
+    return float(second / first - 1)
+
+
 def summarise(config: SimulationConfig, records: Records, run_id: str) -> dict[str, Any]:
-    """Return the summary row of a run; units in :data:`UNITS`, None where a metric does not exist."""
-    rows = records.trajectories
-    tokens = tokens_of(rows)
-    fate = rows["fate"]
+    """Return the summary row of a run; units in :data:`UNITS`, None where a metric does not exist.
+
+    Raises:
+        ValueError: if the measured steps took no time.
+    """
+    steps = config.measured
+    starts_ns = step_starts_ns(records)[steps.start : steps.stop + 1]
+    duration_ns = int(starts_ns[-1] - starts_ns[0])
+    if duration_ns == 0:
+        raise ValueError(f"training steps {steps.start} to {steps.stop - 1} took no time, so they have no throughput")
+    duration_s = to_s(duration_ns)
+    deciding = deciding_steps(records)
+    decided = records.trajectories[(deciding >= steps.start) & (deciding < steps.stop)]
+    tokens, fate = tokens_of(decided), decided["fate"]
     trained, l2, l3 = (int(tokens[fate == kind].sum()) for kind in (TRAINED, DROPPED_L2, DROPPED_L3))
-    decided = trained + l2 + l3
-    duration_s = to_s(records.duration_ns)
     trained_trajectories = int((fate == TRAINED).sum())
     levels = trained_levels(records)
-    training_ns = sum(batch.end_ns - batch.start_ns for batch in records.batches)
-    busy_ns = sum(instance.busy_ns for instance in records.instances)
+    measured = (levels["version"] >= steps.start) & (levels["version"] < steps.stop)
+    levels = {name: column[measured] for name, column in levels.items()}
+    by_step = np.bincount(levels["version"] - steps.start, levels["tokens"], len(steps))
+    training_ns = sum(batch.end_ns - batch.start_ns for batch in records.batches[steps.start : steps.stop])
+    instances = instance_totals(records, steps)
+    busy_ns = sum(instance.busy_ns for instance in instances)
+    preemptions = sum(instance.preemptions for instance in instances)
+    reprefill_tokens = sum(instance.reprefill_tokens for instance in instances)
+    admitted, version = records.trajectories["admission_version"], records.segments["version"]
     return {
         "run_id": run_id,
         "framework": config.framework.name,
         "eta": config.framework.eta,
         "warmup": config.framework.knobs["warmup"].value if "warmup" in config.framework.knobs else None,
         "versions": config.versions,
+        "measure_from": steps.start,
+        "measure_to": steps.stop,
         "seed": config.seed,
         "effective_throughput": trained / duration_s,
-        "total_throughput": decided / duration_s,
-        "waste": (l2 + l3) / decided,
+        "effective_throughput_per_gpu": trained / duration_s / config.hardware.gpus,
+        "drift": drift(by_step, starts_ns),
+        "total_throughput": (trained + l2 + l3) / duration_s,
+        "waste": (l2 + l3) / (trained + l2 + l3),
         "wasted_tokens_l2": l2,
         "wasted_tokens_l3": l3,
         "trained_tokens": trained,
-        "unfinished_tokens": int(tokens[fate == UNFINISHED].sum()),
+        "unfinished_tokens": open_tokens(records, steps.stop),
         "max_staleness": int(levels["staleness"].max()),
         "mean_staleness": float(np.average(levels["staleness"], weights=levels["tokens"])),
         "strict_bound": config.framework.strict_bound,
         "expected_staleness": config.framework.eta + config.framework.expected_offset,
         "duration_s": duration_s,
-        "preemptions_per_trajectory": float(rows["preemptions"].sum() / trained_trajectories),
-        "reprefill_tokens_per_trajectory": float(rows["reprefill_tokens"].sum() / trained_trajectories),
-        **length_bias(rows),
-        "trainer_busy": training_ns / records.duration_ns,
+        "preemptions_per_trajectory": preemptions / trained_trajectories,
+        "reprefill_tokens_per_trajectory": reprefill_tokens / trained_trajectories,
+        **length_bias(decided),
+        "trainer_busy": training_ns / duration_ns,
         # an iteration under way at the end is counted to its end, so a busy instance may exceed the run by a part of it
-        "rollout_busy": min(1.0, busy_ns / (len(records.instances) * records.duration_ns)),
+        "rollout_busy": min(1.0, busy_ns / (len(instances) * duration_ns)),
+        "idle_gpus": config.hardware.gpus - config.rollout.gpus - config.trainer.gpus,
         "kv_blocks": records.kv_blocks + 1,
-        "trajectories": len(rows),
-        "iterations": sum(instance.iterations for instance in records.instances),
+        "trajectories": int(((admitted >= steps.start) & (admitted < steps.stop)).sum()),
+        "iterations": sum(instance.iterations for instance in instances),
         "training_s": to_s(training_ns),
-        "preemptions": int(rows["preemptions"].sum()),
-        "generated_tokens": int(rows["generated_tokens"].sum()),
-        "instance_busy_s": [to_s(instance.busy_ns) for instance in records.instances],
+        "preemptions": preemptions,
+        "generated_tokens": int(records.segments["tokens"][(version >= steps.start) & (version < steps.stop)].sum()),
+        "instance_busy_s": [to_s(instance.busy_ns) for instance in instances],
     }

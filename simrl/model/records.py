@@ -209,6 +209,8 @@ class Records:
     timelines: list[np.ndarray]
     """SAMPLE rows of :mod:`simrl.model.engine.protocol`, one array an instance."""
     instances: list[InstanceTotals]
+    updates: list[list[InstanceTotals]]
+    """The same as it was when new weights came, for each weight update in order."""
     kv_blocks: int
     """Usable KV blocks of one instance."""
     duration_ns: int

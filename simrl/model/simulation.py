@@ -99,6 +99,7 @@ class Simulation:
             batches=self._trainer.batches,
             timelines=self._cluster.timelines(),
             instances=self._cluster.totals(),
+            updates=self._cluster.totals_at_updates,
             kv_blocks=self._cluster.views()[0].usable_blocks,
             duration_ns=now_ns(self._env),
             events=next(self._env._eid),  # noqa: SLF001 - SimPy keeps no other count of its events

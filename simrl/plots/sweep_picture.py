@@ -15,21 +15,19 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-def levels_of(sweeps: Sequence[SweepFolder], run_ids: Sequence[str]) -> pd.DataFrame:
-    """Return the trained tokens of runs by staleness: run_id, staleness, tokens."""
-    import pyarrow as pa  # noqa: PLC0415
+def levels_of(sweeps: Sequence[SweepFolder], summary: pd.DataFrame) -> pd.DataFrame:
+    """Return the trained tokens of the runs of a summary by staleness, in its window: run_id, staleness, tokens."""
+    import pandas as pd  # noqa: PLC0415
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     folders = {point.run_id: sweep.runs / point.run_id for sweep in sweeps for point in sweep.points}
     tables = []
-    for run_id in dict.fromkeys(run_ids):
-        file = pq.ParquetFile(folders[run_id] / BATCHES)
-        tables.append(
-            file.read(columns=["staleness", "tokens"], use_threads=False).append_column(
-                "run_id", pa.array([run_id]).take([0] * file.metadata.num_rows)
-            )
-        )
-    levels = pa.concat_tables(tables).to_pandas()
+    for run in summary.drop_duplicates("run_id").itertuples():
+        batches = pq.ParquetFile(folders[run.run_id] / BATCHES)
+        found = batches.read(columns=["version", "staleness", "tokens"], use_threads=False).to_pandas()
+        measured = (found["version"] >= run.measure_from) & (found["version"] < run.measure_to)
+        tables.append(found[measured].assign(run_id=run.run_id))
+    levels = pd.concat(tables)
     return levels.groupby(["run_id", "staleness"], as_index=False)["tokens"].sum()
 
 
@@ -45,4 +43,4 @@ def draw_sweep(sweeps: Sequence[SweepFolder], rows: pa.Table, path: Path) -> Non
     summary = rows.to_pandas()
     keys = set_keys([point for sweep in sweeps for point in sweep.points])
     summary.attrs["swept"] = [name for name in keys if name in rows.column_names]
-    save(throughput_bars(summary, levels_of(sweeps, rows["run_id"].to_pylist())), path)
+    save(throughput_bars(summary, levels_of(sweeps, summary)), path)

@@ -48,6 +48,9 @@ def identity(config: SimulationConfig) -> dict[str, Any]:
     """Return what identifies a run: its configuration (comments on it left out), its trace and the code it uses."""
     content = plain(config)
     content["hardware"].pop("provenance")
+    del content["measure_from"], content["measure_to"]
+    if config.measured != range(config.versions):  # however it is written
+        content["measured"] = [config.measured.start, config.measured.stop]
     for comment in COMMENTS:
         content["framework"].pop(comment)
     for costs in [*content["hardware"]["measured"].values(), content["rollout"]["costs"] or {}]:

@@ -1,4 +1,4 @@
-"""Two sweeps side by side: the same configuration under the same loads, so that the loads' luck cancels."""
+"""Runs side by side under the same loads, so that the loads' luck cancels."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Pair:
-    """One configuration in both sweeps."""
+    """Two configurations under the same loads: one in both sweeps, or two of one sweep."""
 
     settings: tuple[Any, ...]
-    """Its values of the keys that pair."""
+    """What distinguishes the pair from others of its kind: values of keys."""
     a: tuple[Row, ...]
-    """Its runs in the first sweep, one for each seed that both have, by seed."""
+    """Runs of the first, one for each seed that both have, by seed."""
     b: tuple[Row, ...]
-    """The same in the second."""
+    """The same of the second."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """What a metric's change from the first to the second sweep is."""
+    """What a metric's change from the first to the second is."""
 
     n: int
     """Seeds that both have."""
@@ -39,6 +39,10 @@ class Difference:
     """Half-width of its 95 % t interval; NaN for one seed."""
     relative: float
     """difference / a; NaN if a is 0."""
+    ratio: float
+    """Mean of b / a; NaN if a is 0 for a seed."""
+    ratio_ci95: float
+    """Half-width of its 95 % t interval; NaN for one seed."""
 
 
 def pairing_keys(a: Sequence[Row], b: Sequence[Row], names: Sequence[str]) -> list[str]:
@@ -59,7 +63,7 @@ def pairs(a: Sequence[Row], b: Sequence[Row], keys: Sequence[str]) -> list[Pair]
     Raises:
         ValueError: if a sweep has two runs of one configuration and seed.
     """
-    there_a, there_b = _by_configuration(a, keys), _by_configuration(b, keys)
+    there_a, there_b = by_configuration(a, keys), by_configuration(b, keys)
     out = []
     for settings, runs in there_a.items():
         others = there_b.get(settings, {})
@@ -71,19 +75,26 @@ def pairs(a: Sequence[Row], b: Sequence[Row], keys: Sequence[str]) -> list[Pair]
     return out
 
 
-def _by_configuration(rows: Sequence[Row], keys: Sequence[str]) -> dict[tuple[str, ...], dict[int, Row]]:
+def by_configuration(rows: Sequence[Row], keys: Sequence[str]) -> dict[tuple[str, ...], dict[int, Row]]:
+    """Return the runs of each configuration, by seed.
+
+    Raises:
+        ValueError: if there are two runs of one configuration and seed.
+    """
     out: dict[tuple[str, ...], dict[int, Row]] = {}
     for row in rows:
-        runs = out.setdefault(tuple(_text(row.get(key)) for key in keys), {})
+        runs = out.setdefault(tuple(value_text(row.get(key)) for key in keys), {})
         known = runs.setdefault(row["seed"], row)
         if known["run_id"] != row["run_id"]:
             raise ValueError(f"{known['run_id']} and {row['run_id']} have the same {', '.join([*keys, 'seed'])}")
     return out
 
 
-def _text(value: Any) -> str:
-    """Return a value so that 1 and 1.0, as two sweeps may hold it, are one."""
-    return f"{value:g}" if isinstance(value, float) else str(value)
+def value_text(value: Any) -> str:
+    """Return a value so that 1 and 1.0, as two sweeps may hold it, are one, and words are as overrides have them."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
 def difference(pair: Pair, metric: str) -> Difference | None:
@@ -96,4 +107,6 @@ def difference(pair: Pair, metric: str) -> Difference | None:
     a, b = (math.fsum(side) / n for side in zip(*values, strict=True))
     changes = [other - one for one, other in values]
     change = math.fsum(changes) / n
-    return Difference(n, a, b, change, t_interval(changes), change / a if a else math.nan)
+    ratios = [other / one for one, other in values] if all(one for one, _ in values) else [math.nan]
+    ratio, ratio_ci95 = math.fsum(ratios) / len(ratios), t_interval(ratios)
+    return Difference(n, a, b, change, t_interval(changes), change / a if a else math.nan, ratio, ratio_ci95)

@@ -15,12 +15,15 @@ from simrl.stats import t_interval
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SET = ("run_id", "framework", "eta", "warmup", "versions", "seed", "strict_bound", "expected_staleness")
+SET = (
+    *("run_id", "framework", "eta", "warmup", "versions", "measure_from", "measure_to", "seed"),
+    *("strict_bound", "expected_staleness", "idle_gpus"),
+)
 """Columns of :data:`simrl.model.metrics.UNITS` that hold what was set; the others are measured."""
 METRICS = tuple(name for name in UNITS if name not in (*SET, *BY_INSTANCE))
 NO_SETTING = (*METRICS, *BY_INSTANCE, "run_id", "seed", "block", "sweep")
-FOLLOWING = ("strict_bound", "expected_staleness", "upstream_knob")
-"""Settings that follow from framework and eta."""
+FOLLOWING = ("strict_bound", "expected_staleness", "idle_gpus", "upstream_knob")
+"""Settings that follow from others."""
 CI = "_ci95"
 LARGEST = "max_staleness_largest"
 
@@ -35,9 +38,13 @@ def telling_columns(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> 
 
     What follows from others (the bound from framework and eta), and framework.eta beside eta, is left out.
     """
-    differing = [name for name in names if name not in FOLLOWING and len({str(row[name]) for row in rows}) > 1]
-    out = [name for name in differing if SAME_AS.get(name, "") not in differing]
-    return out or ["framework"]
+    return distinguishing_columns(rows, names) or ["framework"]
+
+
+def distinguishing_columns(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[str]:
+    """Return the columns in which rows differ, as :func:`telling_columns` does, but none if none does."""
+    differing = [name for name in names if name not in FOLLOWING and len({str(row.get(name)) for row in rows}) > 1]
+    return [name for name in differing if SAME_AS.get(name, "") not in differing]
 
 
 def seeds_table(rows: pa.Table) -> pa.Table:

@@ -62,6 +62,9 @@ def _read_rows(sweep: SweepFolder, points: Sequence[PlannedRun], keys: Sequence[
         except (OSError, pa.ArrowException) as error:
             report(f"left out, {file} is damaged: {str(error).partition('.')[0]}")
             continue
+        if lacking := set(UNITS).difference(row.column_names):
+            report(f"left out, {point.run_id} is of an older simrl (it has no {min(lacking)}); run it again")
+            continue
         given = dict(override.split("=", 1) for override in point.overrides if "=" in override)
         for key in keys:  # measured costs are set, but no columns of a run's row
             if key not in row.column_names and key in given and key.startswith("hardware.measured"):

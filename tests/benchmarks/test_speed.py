@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from statistics import median
 
 import pytest
 
@@ -86,6 +87,29 @@ def test_cost_per_trajectory_is_flat(configure: Callable[..., SimulationConfig],
         seconds, count = measured(large(base), "128,000 trajectories on 64 instances", report, times=1)
         large_s.append(seconds / count)
     assert sum(large_s) / len(large_s) <= 1.3 * sum(small_s) / len(small_s)
+
+
+@pytest.mark.parametrize(("framework", "limit"), [("deadline", 1.6), ("prime_rl", 1.4), ("areal", 1.4)])
+def test_control_at_scale(framework: str, limit: float, report: Callable[[str], None]) -> None:
+    """A trajectory costs at most *limit* times as much CPU on 200 instances as on 2, the batch in proportion."""
+    few, many = (
+        compose_config(
+            f"framework={framework}", "framework.eta=2", f"rollout.instances={instances}", "versions=3",
+            f"hardware.gpus={4 * instances}", f"trainer.data_parallel={instances // 2}",
+            f"groups_per_batch={8 * instances}",
+        )
+        for instances in (2, 200)
+    )  # fmt: skip
+    few_s, many_s = [], []
+    for _ in range(4):  # in turns, since a machine's speed drifts
+        for _ in range(20):
+            seconds, trajectories = measured(few, f"{framework} on 2 instances", lambda _: None, times=1)
+            few_s.append(seconds / trajectories)
+        seconds, trajectories = measured(many, f"{framework} on 200 instances", report, times=1)
+        many_s.append(seconds / trajectories)
+    ratio = median(many_s) / median(few_s)
+    report(f"{framework}: {ratio:.2f} times a trajectory's CPU on 200 instances")
+    assert ratio <= limit
 
 
 def test_peak_memory(report: Callable[[str], None]) -> None:

@@ -33,6 +33,8 @@ class Cluster:
         self._trajectories = trajectories
         self._router = FewestInFlight(len(engines))
         self._listener: RolloutListener
+        self.totals_at_updates: list[list[InstanceTotals]] = []
+        """Each instance's counters when new weights came."""
         self.instances = [Instance(env, index, engine, self._finished) for index, engine in enumerate(engines)]
 
     def report_to(self, listener: RolloutListener) -> None:
@@ -61,9 +63,13 @@ class Cluster:
 
     def update_weights(self, version: int, mode: str, hold_until_ns: int) -> None:
         """Give all engines the weights *version*; none starts an iteration before *hold_until_ns*."""
+        totals = []
         for instance in self.instances:
-            progress = instance.reach().update(version, mode, hold_until_ns)
+            engine = instance.reach()
+            totals.append(engine.totals(now_ns(self.env)))
+            progress = engine.update(version, mode, hold_until_ns)
             self._trajectories.change_weights(progress, self.version)
+        self.totals_at_updates.append(totals)
         self.version = version
 
     def hold(self, until_ns: int) -> None:
