@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from simrl.model.control.prime_rl.concurrency import Concurrency, EngineReading
+from simrl.model.control.prime_rl.concurrency import AdaptiveConcurrency, Concurrency, EngineReading
 from tests.worked_run import worked
 
 PRIME_RL = ("framework=prime_rl", "framework.eta=2")
@@ -35,9 +35,12 @@ def test_a_preemption_is_heard_of_once(tmp_path: Path, monkeypatch: pytest.Monke
     assert heard[-1] == 0
 
 
-def test_a_cap_set_by_hand_stays(tmp_path: Path) -> None:
-    """The KV cache holds two trajectories at once, the cap lets one run at a time."""
-    one = "framework.admission.article.initial_inflight=1"
-    records = worked(tmp_path, [(76, [100, 100])], *PRIME_RL, one, rollout={"kv_blocks": 22})
-    first, second = records.trajectories[:2]
-    assert second["submit_ns"] >= first["finish_ns"]
+@pytest.mark.parametrize(("by_hand", "limit"), [(None, 2), (1, 1)])
+def test_a_cap_set_by_hand_stays(by_hand: int | None, limit: int) -> None:
+    """A KV cache that holds two trajectories moves a cap that nobody set; one set by hand stays."""
+    concurrency = Concurrency(AdaptiveConcurrency(initial_inflight=by_hand))
+    reading = EngineReading(
+        engine="0", kv_capacity_tokens=352, max_model_len=176, kv_usage=0.0, running=0, waiting=0, new_preemptions=0
+    )
+    assert concurrency.poll(0, 0, [reading]) == 0
+    assert concurrency.limit == limit
