@@ -22,7 +22,8 @@ from hydra.errors import HydraException
 from hydra.version import VersionBase
 from omegaconf.errors import OmegaConfBaseException
 
-from simrl.config.compose import compose_point, config_folder, explain, refusal_of, search_path, typed
+from simrl.config.compose import compose_point, explain, refusal_of, search_path, typed
+from simrl.config.option_folders import config_folder
 from simrl.config.overrides import points_of
 from simrl.config.schema import OUTPUT_KEYS, ConfigError, SimulationConfig, at_least
 from simrl.model.engine.vllm.compilation import compile_engine

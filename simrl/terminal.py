@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
 from typing import TextIO
 
 TERMINAL_EVERY_S, ELSEWHERE_EVERY_S = 0.2, 5.0
+ENOUGH, ENOUGH_SHARE = 5, 0.1
+"""So many finished pieces of work, or this share of all, are evidence for an estimate."""
 
 
 def report(line: str) -> None:
@@ -68,11 +71,13 @@ class Progress:
             self._write(self.line(now_s))
 
     def line(self, now_s: float) -> str:
-        """Return the state in words; the estimate takes what is left to be like what is done."""
-        elapsed_s = now_s - self.started_s
-        left_s = elapsed_s / self.done * (self.total - self.done) if self.done else 0.0
+        """Return the state in words; the estimate, once enough is done, takes what is left to be like that."""
         failed = f", {self.failed} failed" if self.failed else ""
-        return f"simrl: {self.done} of {self.total} {self.what}{failed}, about {clock_text(left_s)} left"
+        state = f"simrl: {self.done} of {self.total} {self.what}{failed}"
+        if self.done < min(ENOUGH, math.ceil(self.total * ENOUGH_SHARE)):
+            return f"{state}, no estimate yet"
+        left_s = (now_s - self.started_s) / self.done * (self.total - self.done)
+        return f"{state}, about {clock_text(left_s)} left"
 
     def end(self, remark: str = "") -> None:
         """Print how it ended."""

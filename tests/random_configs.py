@@ -7,8 +7,8 @@ from pathlib import Path
 
 from hypothesis import strategies as st
 
-from simrl.config.compose import config_folder
 from simrl.config.framework_schema import FORMS
+from simrl.config.option_folders import config_folder
 from simrl.config.schema import EngineCosts, SimulationConfig
 from tests.conftest import compose_config
 

@@ -60,7 +60,7 @@ def truth(*overrides: str, steps: int) -> dict[str, float]:
     spec = Spec("truth", (), (), seeds=1, rounds=1)
     from hydra import initialize_config_dir
 
-    from simrl.config.compose import config_folder
+    from simrl.config.option_folders import config_folder
 
     with initialize_config_dir(config_folder(), version_base="1.3"):
         return measure(ForwardModel(spec, 1).configuration((*SMALL, *overrides, f"versions={steps}"), TRUTH))

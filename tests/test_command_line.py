@@ -218,6 +218,10 @@ ODD = [
     (("framework.name='a\nb'",), "framework.name=a b: names a run's folder"),
     (("framework.name=../../x",), "framework.name=../../x: names a run's folder"),
     (("--config-dir", "nope"), "--config-dir={cwd}/nope: no such folder"),
+    (
+        ("--config-dir", "same", "framework=areal"),
+        "framework={cwd}/same/framework/areal.yaml: has the name of an option",
+    ),
     (("--config-dir", "mine", "rollout=broken"), "file={cwd}/mine/rollout/broken.yaml: is not valid YAML: line 2, "),
     (("--config-dir", "mine", "rollout=half"), "costs.decode_base_s=-0.005: must be 0 or more"),
     (("--config-dir", "mine", "rollout=bare"), "rollout={'name': 'bare'}: has no schema"),
@@ -249,6 +253,8 @@ def test_an_odd_override_is_one_line(
     monkeypatch.chdir(tmp_path)
     options = tmp_path / "mine" / "rollout"
     options.mkdir(parents=True)
+    (tmp_path / "same" / "framework").mkdir(parents=True)
+    (tmp_path / "same" / "framework" / "areal.yaml").write_text("name: areal\n")
     (options / "broken.yaml").write_text("name: [1\n")
     (options / "half.yaml").write_text("defaults: [vllm, _self_]\ncosts: {decode_base_s: -0.005}\n")
     (options / "bare.yaml").write_text("name: bare\n")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from simrl.config.compose import config_folder
+from simrl.config.option_folders import config_folder
 from simrl.config.schema import GROUPS, ConfigError, SimulationConfig
 from simrl.model.metrics import summarise
 from simrl.model.simulation import prepare, simulate
@@ -80,7 +80,7 @@ BAD = [
     (("framework.admission.quota_batch=4",), "groups_per_batch=16", "at most 8 groups"),
     (("hardware=l40s", "model=qwen3_32b"), "rollout", "tensor_parallel"),
     (("framework.admission.rule=nope",), "framework.admission.rule=nope", "version_quota"),
-    (("framework.admission.ahead=2.5",), "framework.admission.ahead=2.5", "type int"),
+    (("framework.admission.ahead=2.5",), "framework.admission.ahead=2.5", "a whole number"),
     (("framework.admission.bogus=1",), "framework.admission.bogus=1", "takes ahead"),
     (("framework.etaa=3",), "framework.etaa=3", "no such key; nearest: framework.eta"),
     (("framework.bound_offset=-5",), "framework.bound_offset=-5", "-1 or more"),

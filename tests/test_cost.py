@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import pairwise
 
 import pytest
@@ -18,6 +18,7 @@ from simrl.config.schema import (
     RolloutConfig,
     TrainerConfig,
 )
+from simrl.model.cost import decode
 from simrl.model.cost.iteration_table import derived_table, iteration_table, weakest
 from simrl.model.cost.iteration_table import iteration_s as table_s
 from simrl.model.cost.memory import kv_blocks, kv_bytes_per_token, weight_bytes
@@ -217,6 +218,24 @@ def test_the_h20_costs_are_the_calibrations():
     """Qwen3-8B on an H20: 64 requests of 8000 tokens take 55 ms."""
     times = iteration_table(hardware(), model(), ROLLOUT)
     assert table_s(times, 64, 64 * 8000) == pytest.approx(0.00555 + 64 * 1.01e-4 + 512_000 * 8.446e-8)
+
+
+@pytest.mark.parametrize("model_name", PUBLIC_TOTALS)
+def test_twice_the_hardware_halves_an_iteration(model_name, monkeypatch):
+    """Doubling peak and bandwidth and halving every launch halves every derived time."""
+    card = hardware("h100")
+    double = replace(
+        card,
+        peak_flops_per_s=2 * card.peak_flops_per_s,
+        memory_bandwidth_bytes_per_s=2 * card.memory_bandwidth_bytes_per_s,
+    )
+    once = derived_table(card, model(model_name), ROLLOUT)
+    for name in ("LAYER_LAUNCH_S", "MOE_LAYER_LAUNCH_S"):
+        monkeypatch.setattr(decode, name, {stack: s / 2 for stack, s in getattr(decode, name).items()})
+    monkeypatch.setattr(decode, "REQUEST_S", decode.REQUEST_S / 2)
+    twice = derived_table(double, model(model_name), ROLLOUT)
+    for name in (field.name for field in fields(once) if field.name.endswith("_s")):
+        assert getattr(twice, name) == pytest.approx(getattr(once, name) / 2), name
 
 
 @pytest.mark.parametrize("name", ["qwen3_8b", "qwen2_5_7b", "qwen3_30b_a3b"])

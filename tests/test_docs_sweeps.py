@@ -42,6 +42,13 @@ def run_block(block: str, place: Path) -> None:
     assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}"
 
 
+@pytest.mark.parametrize("page", ["sweeps.md", "sweeps_failures.md", "sweeps_trace.md", "results.md"])
+def test_commands_fit_a_terminal(page: str) -> None:
+    """No line of a command is longer than 80 columns."""
+    lines = [line for block in blocks(PAGE.with_name(page).read_text()) for line in block.splitlines()]
+    assert [line for line in lines if len(line) > 80] == []
+
+
 def test_the_pages_commands_leave_what_it_says(tmp_path: Path) -> None:
     """After the page's commands its tables, pictures, runs and the trace are there, and it names every command."""
     run_page(PAGE, tmp_path)

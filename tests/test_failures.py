@@ -18,7 +18,8 @@ import simrl.model.simulation
 import simrl.sweep.executors.job
 import simrl.sweep.executors.processes
 from simrl.cli.main import sweep_job
-from simrl.config.compose import compose_point, config_folder
+from simrl.config.compose import compose_point
+from simrl.config.option_folders import config_folder
 from simrl.config.schema import SimulationConfig
 from simrl.runs.limits import Limits
 from simrl.runs.run import NOT_STARTED, Outcome
@@ -113,17 +114,23 @@ def test_a_multirun_survives_its_workers(tmp_path: Path, undisturbed: Path, monk
 
 
 def test_the_rescue_finds_the_users_own_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs that a dead worker left, and those that are counted as missing, are of the options that were asked for."""
+    """Runs that a dead worker left, and those that are counted as missing, are of the options that were asked for.
+
+    The worker dies between its run's tables and the release of its lock: that run is whole, and its lock goes.
+    """
     options = tmp_path / "mine" / "framework"
     options.mkdir(parents=True)
     (options / "my.yaml").write_text("defaults: [areal, _self_]\nname: my\neta: 3\n")
     own = (f"hydra.searchpath=[file://{tmp_path / 'mine'}]", "framework=my", "hydra.sweep.dir=outputs/sweeps/my")
-    with sabotage(tmp_path, "kill:2", monkeypatch):
+    with sabotage(tmp_path, "kill_late:2", monkeypatch):
         code, said = ended(start(tmp_path, *MULTIRUN, *own))
-    assert (code, "a worker process died" in said) == (1, True), said
-    runs = sorted(path.name.rpartition("-")[0] for path in (tmp_path / "outputs" / "runs").iterdir())
+    output = tmp_path / "outputs"
+    assert (code, "a worker process died" in said) == (0, True), said
+    assert [status_of(output, seed)["state"] for seed in range(FEW)] == ["ok"] * FEW
+    assert half_written(output) == []
+    runs = sorted(path.name.rpartition("-")[0] for path in (output / "runs").iterdir())
     assert runs == [f"my-eta3-seed{seed}" for seed in range(FEW)]
-    sweep = tmp_path / "outputs" / "sweeps" / "my"
+    sweep = output / "sweeps" / "my"
     for number in range(FEW):
         (sweep / str(number)).unlink()
     assert {point.run_id[:8] for point in read_folder(sweep).points} == {"my-eta3-"}

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from simrl.config.compose import compose_point, config_folder, typed
+from simrl.config.compose import compose_point, typed
+from simrl.config.option_folders import config_folder
 from simrl.config.schema import ConfigError
 from simrl.sweep.configurations import configurations
 from simrl.sweep.grid import Point, expand, force, load_sweep, override_text, seeds_of, sweep_of

@@ -10,8 +10,9 @@ import pytest
 from hydra import initialize_config_dir
 from omegaconf import OmegaConf
 
-from simrl.config.compose import compose_point, config_folder, explain, stored, typed
+from simrl.config.compose import compose_point, explain, stored, typed
 from simrl.config.hugging_face import READERS
+from simrl.config.option_folders import config_folder
 from simrl.config.schema import ConfigError, ModelConfig, SimulationConfig
 from simrl.runs.identity import run_id
 

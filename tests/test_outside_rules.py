@@ -12,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from hydra import initialize_config_dir
 
-from simrl.config.compose import compose_point, config_folder, search_path, typed
+from simrl.config.compose import compose_point, search_path, typed
+from simrl.config.option_folders import config_folder
 from simrl.config.schema import ConfigError, SimulationConfig
 from simrl.model.records import DROPPED_L3
 from simrl.model.simulation import prepare, simulate
@@ -77,11 +78,11 @@ def test_the_rule_runs_and_its_parameters_come_from_the_file(configured: Configu
     ("override", "line"),
     [
         ("framework.sampling.max_age=-1", "framework.sampling.max_age=-1: must be 0 or more"),
-        ("framework.sampling.most=some", "framework.sampling.most=some: must be of type int | null"),
+        ("framework.sampling.most=some", "framework.sampling.most=some: must be a whole number or null"),
         ("framework.sampling.rest=burn", "framework.sampling.rest=burn: must be one of drop, keep"),
         ("framework.sampling.mots=2", "framework.sampling.mots=2: unknown; my_package.rules:AtMostStale takes max_age"),
         ("framework.fresh_age=9", "framework.fresh_age=9: must be 8 or less"),
-        ("framework.fresh_age=old", "framework.fresh_age=old: must be of type int"),
+        ("framework.fresh_age=old", "framework.fresh_age=old: must be a whole number"),
         ("framework.sampling.rule=my_package.nowhere:X", "framework.sampling.rule=my_package.nowhere:X: cannot be imp"),
         (
             "framework.sampling.rule=my_package.rules:X",

@@ -16,7 +16,7 @@ TINY = ("versions=1", "groups_per_batch=2", "group_size=2", "workload.mean_respo
 BY_HYDRA = """
 import sys, hydra
 from simrl.cli.main import job
-from simrl.config.compose import config_folder
+from simrl.config.option_folders import config_folder
 hydra.main(config_path=config_folder(), config_name="config", version_base="1.3")(job)()
 """
 CASES = (

@@ -14,7 +14,7 @@ from hydra.errors import ConfigCompositionException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from simrl.config.compose import config_folder
+from simrl.config.option_folders import config_folder
 from simrl.sweep.executors.hydra_jobs import SharedComposition
 
 JOBS = (
@@ -69,6 +69,8 @@ def test_a_jobs_configuration_copies_as_any_other(loader: ConfigLoader, master: 
     whole.hydra.sweep.dir = whole.output_dir = whole.framework.admission.rule = "elsewhere"
     assert OmegaConf.to_yaml(config) == text
     assert OmegaConf.is_readonly(config.hydra)
+    OmegaConf.set_readonly(whole.framework.admission, True)  # a node that has no flag yet
+    assert not OmegaConf.is_readonly(config.framework.admission)
 
 
 def test_jobs_share_the_sweeps_folder(loader: ConfigLoader, master: DictConfig) -> None:

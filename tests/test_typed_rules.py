@@ -11,8 +11,9 @@ from typing import Annotated, Any, Literal
 import pytest
 from omegaconf import OmegaConf
 
-from simrl.config.compose import config_folder, plain
+from simrl.config.compose import plain
 from simrl.config.framework_schema import DASHES
+from simrl.config.option_folders import config_folder
 from simrl.config.parameters import AtLeast, MoreThan, build, parameters_of
 from simrl.config.schema import ConfigError, SimulationConfig
 from simrl.model.control.rule_names import RULES
@@ -71,17 +72,17 @@ class Sample:
     ("given", "message"),
     [
         ({}, "a.count=None: give a value: sample needs it"),
-        ({"count": None}, "a.count=None: must be of type int"),
+        ({"count": None}, "a.count=None: must be a whole number"),
         ({"count": 0}, "a.count=0: must be 1 or more"),
-        ({"count": True}, "a.count=True: must be of type int"),
-        ({"count": 1.0}, "a.count=1.0: must be of type int"),
+        ({"count": True}, "a.count=True: must be a whole number"),
+        ({"count": 1.0}, "a.count=1.0: must be a whole number"),
         ({"count": 1, "share": 0}, "a.share=0: must be more than 0"),
         ({"count": 1, "share": float("nan")}, "a.share=nan: must be more than 0"),
         ({"count": 1, "share": float("inf")}, "a.share=inf: must be finite"),
-        ({"count": 1, "share": "half"}, "a.share=half: must be of type float | null"),
-        ({"count": 1, "name": 3}, "a.name=3: must be of type str | null"),
+        ({"count": 1, "share": "half"}, "a.share=half: must be a number or null"),
+        ({"count": 1, "name": 3}, "a.name=3: must be text or null"),
         ({"count": 1, "order": "middle"}, "a.order=middle: must be one of first, last, null"),
-        ({"count": 1, "whole": 1}, "a.whole=1: must be of type bool"),
+        ({"count": 1, "whole": 1}, "a.whole=1: must be true or false"),
         ({"count": 1, "whole": True, "share": 0.5}, "a.share=0.5: goes with whole=false"),
         ({"count": 1, "ways": 2}, "a.ways=2: unknown; sample takes count, share, name, order, whole, anything. "),
     ],
@@ -143,9 +144,9 @@ def test_the_promise_of_an_order_holds_without_a_filter(configure: Configure) ->
     ("value", "message"),
     [
         ("-1", "framework.warmup=-1: must be 0 or more"),
-        ("1.5", "framework.warmup=1.5: must be of type int"),
-        ("many", "framework.warmup=many: must be of type int"),
-        ("null", "framework.warmup=None: must be of type int"),
+        ("1.5", "framework.warmup=1.5: must be a whole number"),
+        ("many", "framework.warmup=many: must be a whole number"),
+        ("null", "framework.warmup=None: must be a whole number"),
     ],
 )
 def test_a_knob_is_held_to_its_declaration(configure: Configure, value: str, message: str) -> None:

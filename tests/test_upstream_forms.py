@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from omegaconf import OmegaConf
 
-from simrl.config.compose import config_folder
+from simrl.config.option_folders import config_folder
 from simrl.config.schema import SimulationConfig
 from simrl.model.records import NONE, TRAINED, UNFINISHED
 from simrl.model.simulation import simulate

@@ -17,8 +17,9 @@ from omegaconf.errors import OmegaConfBaseException
 
 from simrl.calibration.spec import Parameter, Spec
 from simrl.calibration.targets import Target
-from simrl.config.compose import compose_point, config_folder, explain, typed
+from simrl.config.compose import compose_point, explain, typed
 from simrl.config.composition import Compositions
+from simrl.config.option_folders import config_folder
 from simrl.config.schema import ConfigError, SimulationConfig
 from simrl.model.metrics import summarise
 from simrl.model.records import TRAINED, Records

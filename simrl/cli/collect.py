@@ -12,17 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from simrl.cli.commands import answer
+from simrl.cli.seeds_report import seeds_report
 from simrl.config.schema import ConfigError
 from simrl.plots.sweep_picture import draw_sweep
 from simrl.runs.output_folder import output_folder
 from simrl.sweep.folder import read_folder
-from simrl.sweep.seeds import CI, LARGEST, configuration_columns, telling_columns
 from simrl.sweep.table import Collected, collect
 from simrl.terminal import report
-from simrl.text_table import number_text, text_table
-
-SHOWN = ("effective_throughput", "waste", "mean_staleness")
-"""Metrics shown with their interval."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +42,7 @@ def main(options: argparse.Namespace) -> int:
     if collected is None:
         report("no run has finished: there is nothing to collect")
         return 1
-    answer(options, _document(collected), _text(collected))
+    answer(options, _document(collected), seeds_report(collected))
     return 0
 
 
@@ -57,25 +53,3 @@ def _document(collected: Collected) -> dict[str, Any]:
         "files": [str(path) for path in collected.files],
         "configurations": collected.seeds.to_pylist() if collected.seeds is not None else None,
     }
-
-
-def _text(collected: Collected) -> str:
-    lines = []
-    if collected.seeds is not None:
-        rows = collected.seeds.to_pylist()
-        keys = telling_columns(rows, configuration_columns(collected.rows.column_names))
-        body = [
-            [
-                *("-" if row[key] is None else str(row[key]) for key in keys),
-                str(row["n"]),
-                *(text for metric in SHOWN for text in (number_text(row[metric]), number_text(row[metric + CI], 3))),
-                str(row[LARGEST]),
-            ]
-            for row in rows
-        ]
-        header = [*keys, "n", *(text for metric in SHOWN for text in (metric, "± 95 %")), "max_staleness"]
-        lines += [text_table(header, body), ""]
-    missing = f"; {len(collected.missing)} more are missing or incomplete" if collected.missing else ""
-    lines.append(f"{len(collected.rows)} runs{missing}")
-    lines += [f"  {path}" for path in collected.files]
-    return "\n".join(lines)

@@ -20,7 +20,8 @@ from omegaconf import DictConfig
 from simrl.cli import commands
 from simrl.cli.exit_code import FAILED, exit_code
 from simrl.cli.multirun import SweepReport, link_run, stop_mark
-from simrl.config.compose import config_folder, stored, typed
+from simrl.config.compose import stored, typed
+from simrl.config.option_folders import config_folder
 from simrl.config.overrides import raw_value
 from simrl.config.schema import ConfigError
 from simrl.config.yaml_text import yaml_text
@@ -99,7 +100,8 @@ def sweep_job(config: DictConfig, sweep_folder: Path, number: int) -> float | No
         report(f"#{number}: failed: {type(error).__name__}: {error}")
     else:
         state = "cached" if outcome.cached else outcome.state
-        report(f"#{number} {outcome.run_id}: {state}" + (f": {outcome.error}" if outcome.error else ""))
+        if not sys.stderr.isatty():  # where one line is rewritten
+            report(f"#{number} {outcome.run_id}: {state}" + (f": {outcome.error}" if outcome.error else ""))
         if outcome.state == "ok":
             return read_metric(outcome.folder, "effective_throughput")
     if limits.fail_fast:

@@ -17,9 +17,10 @@ from hydra.experimental.callback import Callback
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
+from simrl.cli.sweep_progress import SweepProgress
 from simrl.config.overrides import points_of
 from simrl.runs.status import read_status
-from simrl.terminal import report
+from simrl.terminal import print_answer, report
 
 
 def link_path(sweep_folder: Path, number: int) -> Path:
@@ -62,6 +63,7 @@ class Started:
     config: DictConfig
     points: list[list[str]]
     """The overrides of every run, by number."""
+    progress: SweepProgress
 
 
 class SweepReport(Callback):
@@ -74,9 +76,9 @@ class SweepReport(Callback):
         """Forget an earlier sweep in the same folder."""
         folder = Path(config.hydra.sweep.dir)
         points = points_of(list(config.hydra.overrides.task))
-        SweepReport.started = Started(config, points)
         for mark in (stop_mark(folder), *(link for link in folder.glob("[0-9]*") if link.is_symlink())):
             mark.unlink(missing_ok=True)
+        SweepReport.started = Started(config, points, SweepProgress(folder, len(points)))
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:  # noqa: ARG002
         """Leave out of a sweep job's answer what its parent does not read: sending it back takes 5 ms."""
@@ -85,16 +87,19 @@ class SweepReport(Callback):
 
     def on_multirun_end(self, config: DictConfig, **kwargs: Any) -> None:  # noqa: ARG002
         """Collect and draw; leave with exit code 1 if a run failed."""
+        from simrl.cli.seeds_report import MOST_ROWS, seeds_report  # noqa: PLC0415
         from simrl.plots.sweep_picture import draw_sweep  # noqa: PLC0415
         from simrl.sweep.table import collect_folder  # noqa: PLC0415
 
+        if SweepReport.started is not None:
+            SweepReport.started.progress.end()
         folder = Path(config.hydra.sweep.dir)
         stop_mark(folder).unlink(missing_ok=True)
         try:
             collected = collect_folder(folder, draw_sweep)
             lost = collected.missing if collected is not None else ()
             if collected is not None:
-                report(f"{len(collected.rows)} runs collected: {', '.join(map(str, collected.files))}")
+                print_answer(seeds_report(collected, MOST_ROWS))
         except OSError as trouble:
             report(f"the runs are there, but their table cannot be written: {trouble}")
             sys.exit(1)

@@ -16,7 +16,7 @@ from typing import Any
 from hydra import initialize_config_dir
 
 from simrl.cli.commands import answer
-from simrl.config.compose import config_folder
+from simrl.config.option_folders import config_folder
 from simrl.config.overrides import given_values, points_of
 from simrl.config.schema import ConfigError
 from simrl.runs.output_folder import output_folder

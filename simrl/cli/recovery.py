@@ -18,6 +18,7 @@ from simrl.terminal import report
 
 def finish(sweep: Started) -> None:
     """Compute what the launcher left, in processes whose death costs their own run alone; then report as usual."""
+    sweep.progress.end()
     config = sweep.config
     places = own_places(config.hydra)
     folder = Path(config.hydra.sweep.dir)
@@ -35,11 +36,13 @@ def finish(sweep: Started) -> None:
         for number, outcome in zip(left, outcomes, strict=True):
             if outcome.state != NOT_STARTED:
                 link_run(folder, number, outcome.folder)
+    release_dead(Path(config.output_dir) / "runs")  # of a worker that died, or was ended, between its last two steps
     SweepReport().on_multirun_end(config)
 
 
 def clear_up(sweep: Started) -> None:
     """End the launcher's workers and remove what they have half written, and a folder that no run has reached."""
+    sweep.progress.end()
     if "joblib.externals.loky" in sys.modules:
         from joblib.externals.loky import get_reusable_executor  # noqa: PLC0415
 

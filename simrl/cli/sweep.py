@@ -8,11 +8,12 @@ from typing import Any
 
 from simrl.cli.commands import answer
 from simrl.cli.exit_code import FAILED
+from simrl.cli.seeds_report import MOST_ROWS, seeds_report
 from simrl.config.schema import ConfigError
 from simrl.plots.sweep_picture import draw_sweep
 from simrl.runs.run import NOT_STARTED
 from simrl.sweep.request import KEYS, Carried, carry_out, parse
-from simrl.sweep.table import SEEDS_TABLE, SWEEP_FIGURE, SWEEP_TABLE, collect_folder
+from simrl.sweep.table import Collected, collect_folder
 from simrl.text_table import text_table
 
 STATES = ("ok", "cached", "failed", NOT_STARTED)
@@ -39,23 +40,19 @@ def main(options: argparse.Namespace) -> int:
         raise ConfigError("FILE", options.file, "must be a sweep file; key=value arguments follow it")
     carried = carry_out(options.file, request)
     folder = request.output_dir / "sweeps" / stem
-    if carried.any_ok:
-        collect_folder(folder, draw_sweep)
-    answer(options, _document(carried, folder), _as_text(carried, folder))
+    collected = collect_folder(folder, draw_sweep) if carried.any_ok else None
+    answer(options, _document(carried, folder), _as_text(carried, collected))
     return 0 if carried.all_ok else FAILED
 
 
-def _as_text(carried: Carried, folder: Path) -> str:
+def _as_text(carried: Carried, collected: Collected | None) -> str:
     counts = {block: carried.states(block) for block in carried.sweep.blocks}
     rows = [[block, *(str(of[state]) for state in STATES)] for block, of in counts.items()]
-    return f"{text_table(['block', *STATES], rows)}\n\n{folder}/: {_made(folder)}"
+    found = "no run has finished" if collected is None else seeds_report(collected, MOST_ROWS)
+    return f"{text_table(['block', *STATES], rows)}\n\n{found}"
 
 
 def _document(carried: Carried, folder: Path) -> dict[str, Any]:
     blocks = {block: {state: carried.states(block)[state] for state in STATES} for block in carried.sweep.blocks}
     failed = {o.run_id: o.error for o in carried.outcomes if o.state == "failed"}
     return {"folder": str(folder), "blocks": blocks, "failed": failed}
-
-
-def _made(folder: Path) -> str:
-    return ", ".join(name for name in (SWEEP_TABLE, SEEDS_TABLE, SWEEP_FIGURE) if (folder / name).exists()) or "nothing"

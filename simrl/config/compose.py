@@ -23,7 +23,9 @@ from yaml import MarkedYAMLError  # type: ignore[import-untyped] # what Hydra re
 from simrl.config import hugging_face
 from simrl.config.composition import Composition, Compositions
 from simrl.config.knobs import framework_of, knob_names
+from simrl.config.option_folders import config_folder
 from simrl.config.overrides import check_choice, is_group_choice, raw_value, reason_of, set_value
+from simrl.config.parameters import parameters_of
 from simrl.config.schema import (
     GROUPS,
     RUN_KEYS,
@@ -34,13 +36,6 @@ from simrl.config.schema import (
     SimulationConfig,
     brief,
 )
-
-
-def config_folder() -> str:
-    """Return the folder of the Hydra groups: inside the package when installed, else the repository's conf/."""
-    package = Path(__file__).parents[1]
-    inside = package / "conf"
-    return str(inside if inside.is_dir() else package.parent / "conf")
 
 
 def search_path(*folders: str | Path) -> list[str]:
@@ -107,10 +102,9 @@ def typed(config: DictConfig) -> SimulationConfig:
             parts[key] = config[key]
     except OmegaConfBaseException as error:
         raise (_refusal_in(error) or _unusable(config, error)) from error
+    allowed = parameters_of(SimulationConfig)
     for key in RUN_KEYS:
-        to_the_end = key == "measure_to" and parts[key] is None
-        if not to_the_end and (not isinstance(parts[key], int) or isinstance(parts[key], bool)):
-            raise ConfigError(key, parts[key], "must be a whole number")
+        allowed[key].check(key, parts[key])
     return SimulationConfig(**parts)
 
 

@@ -18,7 +18,7 @@ def _copied(node: SomeNode, parent: Box | None) -> SomeNode:
     state.update(node.__dict__)
     about = object.__new__(type(state["_metadata"]))
     about.__dict__.update(state["_metadata"].__dict__)
-    about.flags = about.flags and dict(about.flags)
+    about.flags = None if about.flags is None else dict(about.flags)
     about.resolver_cache = defaultdict(dict, {name: dict(known) for name, known in about.resolver_cache.items()})
     state.update(_metadata=about, _parent=parent, _flags_cache=None)
     content = state.get("_content")  # a value node has none

@@ -19,6 +19,7 @@ from omegaconf.errors import (
     OmegaConfBaseException,
 )
 
+from simrl.config.option_folders import option_folder
 from simrl.config.schema import CHOICES, GROUPS, TOP_KEYS, ConfigError
 
 LONGEST_NAME = 255
@@ -77,17 +78,6 @@ def check_choice(override: Override) -> None:
     elif (key in CHOICES or "/" in key) and not _may_be_name(value):
         options = GlobalHydra.instance().config_loader().get_group_options(key)
         raise _refusal(override, f"no such option; {key} has {', '.join(options)}")
-
-
-def option_folder(folder: Path) -> Path:
-    """Return the folder of a user's own options.
-
-    Raises:
-        ConfigError: if there is no such folder.
-    """
-    if not folder.is_dir():
-        raise ConfigError("--config-dir", folder, "no such folder; name one that has a folder for each group")
-    return folder
 
 
 def _may_be_name(value: object) -> bool:

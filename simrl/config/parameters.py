@@ -48,6 +48,10 @@ class AtMost(NamedTuple):
 Limit = AtLeast | AtMost | MoreThan
 
 
+WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false", NoneType: "null"}
+"""What YAML's types are called in a refusal."""
+
+
 class Parameter(NamedTuple):
     """What values a parameter may have."""
 
@@ -71,12 +75,11 @@ class Parameter(NamedTuple):
                 raise ConfigError(key, value, "must be finite")
 
     def _allowed(self) -> str:
-        names = ["null" if kind is NoneType else kind.__name__ for kind in self.types if kind is not object]
-        if float in self.types:
-            names.remove("int")  # every whole number is one
-        if not self.choices:
-            return f"of type {' | '.join(names)}"
-        return f"one of {', '.join([*map(str, self.choices), *names])}"
+        kinds = [kind for kind in self.types if kind is not object]
+        if float in kinds:
+            kinds.remove(int)  # every whole number is one
+        names = [WORDS.get(kind, kind.__name__) for kind in kinds]
+        return f"one of {', '.join([*map(str, self.choices), *names])}" if self.choices else " or ".join(names)
 
 
 def _read(annotation: Any) -> Parameter:

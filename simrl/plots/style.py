@@ -18,7 +18,7 @@ import yaml  # type: ignore[import-untyped] # what Hydra reads files with
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from simrl.config import schema
-from simrl.config.compose import config_folder
+from simrl.config.option_folders import config_folder
 from simrl.runs.atomic import atomic_file
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from simrl.config.compose import compose_point, config_folder, explain, typed
+from simrl.config.compose import compose_point, explain, typed
 from simrl.config.composition import Compositions
+from simrl.config.option_folders import config_folder
 from simrl.config.schema import ConfigError, SimulationConfig
 from simrl.model.feasibility import check
 from simrl.model.workload import Workload, build_workload

@@ -17,8 +17,9 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError, safe_load  # type: ignore[import-untyped]
 
-from simrl.config.compose import compose_point, config_folder, own_places, typed
+from simrl.config.compose import compose_point, own_places, typed
 from simrl.config.composition import Compositions
+from simrl.config.option_folders import config_folder
 from simrl.config.overrides import points_of
 from simrl.config.schema import ConfigError
 from simrl.runs.atomic import atomic_file

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 
-from simrl.config.compose import config_folder
+from simrl.config.option_folders import config_folder
 from simrl.runs.atomic import atomic_file
 from simrl.runs.identity import code_digest
 from simrl.sweep.grid import Point

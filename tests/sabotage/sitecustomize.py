@@ -1,7 +1,8 @@
 """Put on PYTHONPATH, this makes chosen runs of a child process fail; SABOTAGE says which seed suffers what.
 
-``SABOTAGE="kill:3 raise:5 hang:7"``; ``kill_once`` and ``raise_once`` spare the run when it is tried again. Every
-simulation that begins leaves a line with its seed in the file SABOTAGE_LOG.
+``SABOTAGE="kill:3 raise:5 hang:7 kill_late:9"``, late being when its tables are written and its lock is still held;
+``kill_once`` and ``raise_once`` spare the run when it is tried again. Every simulation that begins leaves a line with
+its seed in the file SABOTAGE_LOG.
 """
 
 from __future__ import annotations
@@ -50,6 +51,10 @@ def suffer(what: str) -> None:
     """Do it."""
     if what == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
+    if what == "kill_late":
+        unlink = Path.unlink
+        Path.unlink = lambda path, **ways: (path.suffix == ".lock" and suffer("kill")) or unlink(path, **ways)
+        return
     if what == "raise":
         raise ValueError("sabotage")
     if what == "full":

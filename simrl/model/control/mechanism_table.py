@@ -11,7 +11,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from simrl.config.compose import config_folder
+from simrl.config.option_folders import config_folder
 from simrl.config.parameters import parameters_of
 from simrl.model.control.rules import rule_class
 from simrl.text_table import markdown_table

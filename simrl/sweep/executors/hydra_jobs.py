@@ -25,9 +25,9 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from simrl.config.compose import config_folder, split
+from simrl.config.compose import split
 from simrl.config.composition import Composition, Compositions
-from simrl.config.overrides import option_folder
+from simrl.config.option_folders import config_folder, option_folder
 
 if TYPE_CHECKING:
     from hydra.core.config_search_path import ConfigSearchPath

@@ -1,0 +1,31 @@
+"""Where options are: in SimRL's own folder, and in folders of the user's own beside it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from simrl.config.schema import CHOICES, ConfigError
+
+
+def config_folder() -> str:
+    """Return the folder of the Hydra groups: inside the package when installed, else the repository's conf/."""
+    package = Path(__file__).parents[1]
+    inside = package / "conf"
+    return str(inside if inside.is_dir() else package.parent / "conf")
+
+
+def option_folder(folder: Path) -> Path:
+    """Return the folder of a user's own options.
+
+    Raises:
+        ConfigError: if there is no such folder, or an option in it has the name of one of SimRL's: Hydra would take
+            SimRL's without a word.
+    """
+    if not folder.is_dir():
+        raise ConfigError("--config-dir", folder, "no such folder; name one that has a folder for each group")
+    shipped = Path(config_folder())
+    if folder.resolve() != shipped.resolve():
+        for own in (file for group in CHOICES for file in sorted((folder / group).glob("*.yaml"))):
+            if (shipped / own.relative_to(folder)).exists():
+                raise ConfigError(own.parent.name, own, "has the name of an option of SimRL; give it another")
+    return folder
