@@ -26,6 +26,7 @@ from simrl.model.engine.vllm.state import (
     EngineState,
     with_more_samples,
 )
+from tests.iteration_time import times
 
 EVERY_ITERATION_1000_NS = EngineCosts(1e-6, 0, 0, 0, 0, 0)
 GROUP_PREFIX = 40  # tokens that requests of one group share, as far as their prompts reach
@@ -72,6 +73,9 @@ COSTS = st.sampled_from(
     [
         EVERY_ITERATION_1000_NS,  # plans can hit the boundaries of iterations
         EngineCosts(0, 1e-6, 0.2e-6, 0, 0, 0),
+        EngineCosts(
+            0, 0, 0, 1e-9, 20e-9, 0, decode_points=[[1, 1e-6], [2, 1.7e-6], [4, 1.9e-6]], prefill_base_s=1.3e-6
+        ),
         EngineCosts(1.5e-6, 0.9e-6, 0.21e-6, 1.37e-9, 13.3e-9, 0.017e-9),
         EngineCosts(0.1e-6, 0.7e-6, 0.1e-6, 11.3e-9, 40e-9, 0.5e-9),
     ]
@@ -140,10 +144,10 @@ class Instance:
 
     def __post_init__(self) -> None:
         slots = self.plan.submissions + 1
-        state = build_state(self.plan.options, self.plan.costs, slots)
+        state = build_state(self.plan.options, times(self.plan.costs, self.plan.options.max_num_seqs), slots)
         # Room for far more samples than one iteration or pause of a plan records.
         self.state = state._replace(samples=np.zeros(1 << 14, SAMPLE))
-        self._saved = build_state(self.plan.options, self.plan.costs, slots)
+        self._saved = build_state(self.plan.options, times(self.plan.costs, self.plan.options.max_num_seqs), slots)
         self.submitted = 0
 
     @property

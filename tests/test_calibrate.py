@@ -19,7 +19,7 @@ from yaml import safe_dump
 import simrl.calibration.forward_model
 from simrl.calibration.fit import Fit, not_identified
 from simrl.calibration.fit_report import fit_report
-from simrl.calibration.forward_model import COSTS, ForwardModel, measure
+from simrl.calibration.forward_model import ForwardModel, measure
 from simrl.calibration.spec import Parameter, Spec, read_spec
 from simrl.calibration.targets import STEP_COLUMNS, Target
 from simrl.cli import commands
@@ -27,8 +27,8 @@ from simrl.config.schema import SimulationConfig
 
 SMALL = ("groups_per_batch=2", "group_size=2", "workload.mean_response_tokens=1000")
 MFU = {"trainer.mfu": [0.03, 0.1, 0.2]}
-BASE = {COSTS + "decode_base_s": [0.004, 0.008, 0.02]}
-TRUTH = {"trainer.mfu": 0.06, COSTS + "decode_base_s": 0.0123}
+BASE = {"rollout.costs.decode_base_s": [0.004, 0.008, 0.02]}
+TRUTH = {"trainer.mfu": 0.06, "rollout.costs.decode_base_s": 0.0123}
 
 
 class HerePool:
@@ -60,7 +60,7 @@ def truth(*overrides: str, steps: int) -> dict[str, float]:
     spec = Spec("truth", (), (), seeds=1, rounds=1)
     from hydra import initialize_config_dir
 
-    from simrl.config.compose import config_folder
+    from simrl.config.option_folders import config_folder
 
     with initialize_config_dir(config_folder(), version_base="1.3"):
         return measure(ForwardModel(spec, 1).configuration((*SMALL, *overrides, f"versions={steps}"), TRUTH))
@@ -162,7 +162,7 @@ def test_a_parameter_that_moves_nothing_is_named() -> None:
 
 def test_a_parameter_at_its_bound_is_flagged(tmp_path: Path, here: list[SimulationConfig]) -> None:
     """A range that leaves out the truth ends at its bound, and the report says so in capitals and in words."""
-    base = COSTS + "decode_base_s"
+    base = "rollout.costs.decode_base_s"
     point = [*SMALL, f"trainer.mfu={TRUTH['trainer.mfu']}"]
     values, text = calibrated(tmp_path, parameters={base: [0.015, 0.017, 0.02]}, point=point, rounds=2)
     assert values == {base: 0.015}
@@ -244,7 +244,7 @@ BAD: dict[str, tuple[dict[str, Any], Callable[[Path], None] | None, str]] = {
     "unknown key": ({"sedes": 3}, None, "sedes=3: no such key"),
     "no parameters": ({"parameters": {}}, None, "parameters={}: must be a mapping"),
     "unknown parameter": ({"parameters": {"trainer.mffu": [0, 0.5, 1]}}, None, "nearest: trainer.mfu"),
-    "unknown coefficient": ({"parameters": {COSTS + "decode_s": [0, 0.5, 1]}}, None, "no such coefficient"),
+    "unknown coefficient": ({"parameters": {"rollout.costs.decode_s": [0, 0.5, 1]}}, None, "no such key"),
     "parameter of whole numbers": ({"parameters": {"rollout.instances": [1, 1.5, 2]}}, None, "rollout.instances"),
     "bound out of range": ({"parameters": {"trainer.mfu": [0.3, 0.5, 1.5]}}, None, "trainer.mfu=1.5"),
     "low not below high": ({"parameters": {"trainer.mfu": [0.5, 0.5, 0.5]}}, None, "low must be below high"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import subprocess
@@ -15,7 +14,6 @@ import pytest
 
 from simrl.cli import commands
 from simrl.cli.main import main
-from simrl.config.schema import EngineCosts
 from simrl.model.metrics import UNITS
 from simrl.runs.tables import BATCH_UNITS, INSTANCE_UNITS, TIMELINE_UNITS, TRAJECTORY_UNITS
 
@@ -171,14 +169,19 @@ def test_a_word_that_means_nothing_is_one_line(
     assert refused(arguments, capsys).startswith(line)
 
 
-ALL_COSTS = ",".join(f"{field.name}:1" for field in dataclasses.fields(EngineCosts) if field.name.endswith("_s"))
-TO_A_FILE = "rollout.costs is null, which takes no keys here; write all of them into an option of rollout, a YAML file"
 ODD = [
-    (("rollout.costs={decode_base_s:0.005}",), f"rollout.costs={{decode_base_s:0.005}}: {TO_A_FILE}"),
-    (("rollout.costs.decode_base_s=0.005",), f"rollout.costs.decode_base_s=0.005: {TO_A_FILE}"),
-    (("++rollout.costs.decode_base_s=1",), f"++rollout.costs.decode_base_s=1: {TO_A_FILE}"),
-    (("rollout.costs=5",), f"rollout.costs=5: {TO_A_FILE}"),
-    ((f"rollout.costs={{{ALL_COSTS}}}",), "rollout.costs={decode_floor_s:1,"),
+    (("rollout.costs=5",), "rollout.costs=5: Invalid type assigned: int is not a subclass of EngineCosts"),
+    (("rollout.costs=null",), "rollout.costs=null: field 'rollout.costs' is not Optional; give a value of that type"),
+    (("rollout.costs.decode_base_s=-1",), "costs.decode_base_s=-1.0: must be 0 or more"),
+    (
+        ("model=qwen3_4b", "rollout.costs.decode_base_s=0.02"),
+        "rollout.costs.decode_floor_s=null: goes with decode_base_s and decode_per_request_s; give all three",
+    ),
+    (("+hardware.measured.m={decode_floor_s: 1}",), "+hardware.measured.m={decode_floor_s: 1}: "),
+    (
+        ("hardware.memory_bandwidth_bytes_per_s=4", "model=qwen3_4b"),
+        "hardware=h20: one trajectory of 39912 tokens of qwen3_4b could take ",
+    ),
     (("workload=null",), "workload=null: no such option; workload has dapo_math"),
     (("trainer=5", "-m"), "trainer=5: no such option; trainer has fitted, fsdp, megatron, megatron_lm"),
     (("hydra/launcher=null",), "hydra/launcher=null: no such option; hydra/launcher has basic, joblib"),
@@ -220,7 +223,7 @@ ODD = [
         "framework={cwd}/same/framework/areal.yaml: has the name of an option",
     ),
     (("--config-dir", "mine", "rollout=broken"), "file={cwd}/mine/rollout/broken.yaml: is not valid YAML: line 2, "),
-    (("--config-dir", "mine", "rollout=half"), "rollout.costs.decode_floor_s=???: needs a value"),
+    (("--config-dir", "mine", "rollout=half"), "costs.decode_base_s=-0.005: must be 0 or more"),
     (("--config-dir", "mine", "rollout=bare"), "rollout={'name': 'bare'}: has no schema"),
     (("seed=0,1", "--config-dir", "mine", "-m", "rollout=bare"), "rollout={'name': 'bare'}: has no schema"),
     (("-cn", "other"), "--config-name=other: simrl has one configuration; give your own options with --config-dir"),
@@ -253,25 +256,13 @@ def test_an_odd_override_is_one_line(
     (tmp_path / "same" / "framework").mkdir(parents=True)
     (tmp_path / "same" / "framework" / "areal.yaml").write_text("name: areal\n")
     (options / "broken.yaml").write_text("name: [1\n")
-    (options / "half.yaml").write_text("defaults: [vllm, _self_]\ncosts: {decode_base_s: 0.005}\n")
+    (options / "half.yaml").write_text("defaults: [vllm, _self_]\ncosts: {decode_base_s: -0.005}\n")
     (options / "bare.yaml").write_text("name: bare\n")
     before = everything_in(tmp_path)
     said = refused(arguments, capsys)
     assert said.startswith("simrl: " + line.replace("{cwd}", str(tmp_path)))
     assert len(said) < 1200
     assert everything_in(tmp_path) == before
-
-
-def test_all_costs_of_an_engine_come_from_a_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """What the refusal of a key below null advises works: an option with all costs, which overrides may then change."""
-    monkeypatch.chdir(tmp_path)
-    options = tmp_path / "mine" / "rollout"
-    options.mkdir(parents=True)
-    (options / "slow.yaml").write_text(f"defaults: [vllm, _self_]\ncosts: {{{ALL_COSTS.replace(':', ': ')}}}\n")
-    given = ("--config-dir", "mine", "rollout=slow", "rollout.costs.decode_base_s=-1")
-    assert refused(given, capsys).startswith("simrl: costs.decode_base_s=-1.0: must be 0 or more")
 
 
 def test_calibrating_by_its_module_says_one_line_too(capsys: pytest.CaptureFixture[str]) -> None:

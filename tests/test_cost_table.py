@@ -10,6 +10,7 @@ import pytest
 from simrl.config.schema import ConfigError, EngineCosts, RolloutConfig
 from simrl.model.cost.iteration_table import decode_points, derived_table, iteration_s, iteration_table, measured_key
 from tests import iteration_time
+from tests.conftest import compose_config
 from tests.cost_files import model
 from tests.cost_shapes import CARD
 
@@ -58,8 +59,8 @@ def test_given_costs_win():
 def test_points_are_joined_by_lines_and_grow_as_derived_beyond_the_last():
     """Between points the time is linear; beyond the last it rises by what the card and model say."""
     rollout = replace(ROLLOUT, costs=POINTS)
-    table = iteration_table(CARD("h20"), model(), rollout)
-    derived = derived_table(CARD("h20"), model(), rollout).decode_linear_s
+    table = iteration_table(CARD("h20"), model("qwen3_4b"), rollout)
+    derived = derived_table(CARD("h20"), model("qwen3_4b"), rollout).decode_linear_s
     assert table.decode_linear_s[[0, 1]] == pytest.approx(0.004)
     assert table.decode_linear_s[40] == pytest.approx(0.0085)
     assert table.decode_linear_s[1024] - 0.010 == pytest.approx(derived[1024] - derived[64])
@@ -89,6 +90,47 @@ def test_time_grows_with_the_requests():
         for ranks in (1, 2, 8):
             table = derived_table(CARD(card), model("qwen3_30b_a3b"), replace(ROLLOUT, tensor_parallel=ranks))
             assert (np.diff(table.decode_linear_s) >= 0).all()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ("rollout.costs={decode_floor_s: 0.01, decode_base_s: 0.005, decode_per_request_s: 1e-4}",),
+        tuple(f"rollout.costs.decode_{part}" for part in ("floor_s=0.01", "base_s=0.005", "per_request_s=1e-4")),
+        ("+hardware.measured={qwen3_4b: {decode_floor_s: 0.01, decode_base_s: 0.005, decode_per_request_s: 1e-4}}",),
+    ],
+    ids=["together", "one by one", "measured"],
+)
+def test_costs_can_be_given_on_the_command_line(given):
+    """All of a line, or what was measured of a model; prefill, which is not given, stays derived."""
+    config = compose_config("model=qwen3_4b", *given)
+    table = iteration_table(config.hardware, config.model, config.rollout)
+    assert table.decode_linear_s[[1, 100]] == pytest.approx([0.01, 0.015])
+    assert table.prefill_per_token_s == derived_table(config.hardware, config.model, ROLLOUT).prefill_per_token_s
+    assert (table.provenance, table.prefill_provenance) == ("measured", "assumed")
+
+
+def test_one_part_of_a_measured_line_can_be_changed():
+    """rollout.costs.decode_base_s alone moves the line that was measured; floor and slope stay."""
+    config = compose_config("rollout.costs.decode_base_s=0.02")
+    table = iteration_table(config.hardware, config.model, config.rollout)
+    assert table.decode_linear_s[100] == 0.02 + 100 * config.hardware.measured["qwen3_8b"].decode_per_request_s
+    assert table.prefill_per_token_s == config.hardware.measured["qwen3_8b"].prefill_per_token_s
+
+
+def test_part_of_a_line_that_nobody_measured_is_refused():
+    """Derived times are no floor and line, so one part of these alone says nothing."""
+    config = compose_config("model=qwen3_4b", "rollout.costs.decode_floor_s=0.02")
+    with pytest.raises(ConfigError, match=r"^rollout.costs.decode_base_s=null: goes with decode_floor_s and "):
+        iteration_table(config.hardware, config.model, config.rollout)
+
+
+def test_a_slow_stack_is_slower_than_measured_too():
+    """rollout.stack_scale multiplies measured times, which are measured no more."""
+    fast, slow = (iteration_table(CARD("h20"), model(), replace(ROLLOUT, stack_scale=s)) for s in (1.0, 1.5))
+    assert slow.decode_linear_s == pytest.approx(1.5 * fast.decode_linear_s)
+    assert slow.prefill_per_token_s == 1.5 * fast.prefill_per_token_s
+    assert (fast.provenance, slow.provenance) == ("measured", "derived")
 
 
 @pytest.mark.parametrize(

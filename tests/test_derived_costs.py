@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from simrl.config.schema import HardwareConfig, ModelConfig, TrainerConfig
-from simrl.model.cost.iteration import derived_costs
+from simrl.config.schema import HardwareConfig, IterationRates, ModelConfig, RolloutConfig, TrainerConfig
+from simrl.model.cost.iteration_table import IterationTable, derived_table
 from simrl.model.cost.memory import kv_bytes_per_token
 from simrl.model.cost.parameter_counts import multiplied_parameters, parameter_count
 from simrl.model.cost.training import pipeline_s, step_time
@@ -17,8 +17,8 @@ from tests.conftest import compose_config
 # 1e15 FLOP/s and 1e12 bytes/s, half of each reached but for attention, 0.4, and training, 0.2
 CARD = HardwareConfig(
     name="round", gpus=8, peak_flops_per_s=1e15, memory_bytes=1e11, memory_bandwidth_bytes_per_s=1e12,
-    link_bytes_per_s=1e10, reserved_bytes=0.0, weight_read_efficiency=0.5, kv_read_efficiency=0.5, gemm_efficiency=0.5,
-    prefill_attention_efficiency=0.4, training_efficiency=0.2,
+    link_bytes_per_s=1e10, reserved_bytes=0.0, prefill_attention_efficiency=0.4, training_efficiency=0.2,
+    iteration=IterationRates(weight_efficiency=0.5, kv_efficiency=0.5, gemm_efficiency=0.5),
 )  # fmt: skip
 MODEL = ModelConfig(
     name="round", layers=10, hidden=1000, heads=20, kv_heads=2, head_dim=50, ffn=3000, vocab=10_000,
@@ -27,6 +27,11 @@ MODEL = ModelConfig(
 MULTIPLIED = 10_000 * 1000 + 10 * (1000 * 50 * (20 + 2 + 2 + 20) + 3 * 1000 * 3000)
 KV_BYTES = 2 * 10 * 2 * 50 * 2
 """Keys and values, of a token, in 10 layers and 2 heads of 50 numbers of 2 bytes."""
+
+
+def times(ranks: int = 1) -> IterationTable:
+    """Return the derived times of an engine on that many cards."""
+    return derived_table(CARD, MODEL, RolloutConfig(name="round", engine="vllm", tensor_parallel=ranks))
 
 
 def test_the_shape_gives_the_counts() -> None:
@@ -43,18 +48,14 @@ def test_biases_are_of_q_k_and_v() -> None:
 
 def test_prefill_pays_two_flops_a_parameter_and_four_a_pair_of_tokens() -> None:
     """Scores and weighted values are a multiplication and an addition each, in every layer, head and dimension."""
-    costs = derived_costs(CARD, MODEL, 1)
-    assert costs.prefill_per_token_s == pytest.approx(2 * MULTIPLIED / 0.5e15)
-    assert costs.prefill_per_token_context_s == pytest.approx(4 * 10 * 20 * 50 / 0.4e15)
-    assert costs.decode_per_request_s == costs.prefill_per_token_s
+    assert times().prefill_per_token_s == pytest.approx(2 * MULTIPLIED / 0.5e15)
+    assert times().prefill_per_token_context_s == pytest.approx(4 * 10 * 20 * 50 / 0.4e15)
 
 
 @pytest.mark.parametrize(("ranks", "shards"), [(1, 1), (2, 2), (4, 2)])
 def test_kv_is_read_in_as_many_parts_as_there_are_kv_heads(ranks: int, shards: int) -> None:
     """Ranks beyond the two KV heads hold copies and make reading no faster."""
-    costs = derived_costs(CARD, MODEL, ranks)
-    assert costs.decode_per_context_token_s == pytest.approx(KV_BYTES / (0.5e12 * shards))
-    assert costs.prefill_per_token_s == pytest.approx(2 * MULTIPLIED / (0.5e15 * ranks))
+    assert times(ranks).decode_per_context_token_s == pytest.approx(KV_BYTES / (0.5e12 * shards))
 
 
 def test_a_pipeline_waits_for_its_longest_micro_batch_once_a_further_stage() -> None:

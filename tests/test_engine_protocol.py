@@ -12,10 +12,11 @@ from simrl.model.engine.engines import ENGINES, engine_class
 from simrl.model.engine.protocol import ABORT, DRAIN, KEEP, RECOMPUTE, Engine
 from simrl.model.engine.vllm.engine import EngineOptions, VllmEngine
 from simrl.model.simulation import prepare, simulate
+from tests.iteration_time import times
 from tests.test_invariants import same_records
 
 MS = 1_000_000
-A_MILLISECOND_AN_ITERATION = EngineCosts(1e-3, 0, 0, 0, 0, 0)
+A_MILLISECOND_AN_ITERATION = times(EngineCosts(1e-3, 0, 0, 0, 0, 0))
 
 
 class OwnEngine(VllmEngine):

@@ -16,6 +16,7 @@ from simrl.model.engine.vllm import stretch
 from simrl.model.engine.vllm.engine import EngineOptions, VllmEngine
 from simrl.model.engine.vllm.state import NEVER_NS, PAUSED_ALL, RUNNING, WAITING
 from tests.engine_plans import EVERY_ITERATION_1000_NS, Instance, Plan, obeys_the_laws, picture, plans
+from tests.iteration_time import times
 
 HYPOTHESIS = settings(deadline=None, derandomize=True, max_examples=250)
 
@@ -56,7 +57,7 @@ def test_the_engine_tells_completions_as_if_it_had_never_run_ahead(plan: Plan, s
     And what it shows before it is set back is what stands afterwards.
     """
     plain = Instance(plan)
-    engine = VllmEngine(plan.options, plan.costs, single=single)
+    engine = VllmEngine(plan.options, times(plan.costs, plan.options.max_num_seqs), single=single)
     finished: list[tuple[int, int]] = []
     last_ns = 0
     for now_ns, what, details in [*plan.steps, (NEVER_NS, "resume", None)]:

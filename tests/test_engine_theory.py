@@ -14,14 +14,14 @@ from simrl.model.engine.vllm import scheduler, stretch
 from simrl.model.engine.vllm.engine import EngineOptions, VllmEngine, build_state
 from simrl.model.engine.vllm.state import NEVER_NS, PAUSED_NEW, UNPAUSED, EngineState
 from tests.engine_plans import Instance, Plan, plans
-from tests.iteration_time import iteration_s
+from tests.iteration_time import iteration_s, times
 
 HYPOTHESIS = settings(deadline=None, derandomize=True, max_examples=300)
 COEFFICIENTS = [name for name in EngineCosts.__dataclass_fields__ if name.endswith("_s")]
 
 
 def formula_s(state: EngineState, costs: EngineCosts) -> float:
-    """Return what simrl.model.cost.iteration says of the iteration under way."""
+    """Return what the formula says of the iteration under way."""
     decodes = context = prefill = 0
     attention = 0.0
     for slot, before, tokens in state.scheduled[: state.engine["scheduled"][0]].tolist():
@@ -64,7 +64,7 @@ def test_an_iteration_lasts_what_the_cost_formula_says(plan: Plan) -> None:
 def test_a_request_admitted_with_one_token_to_compute_starts_a_new_stretch() -> None:
     """Admission of a request that is cached but for one token makes the iterations longer from the next one on."""
     costs = EngineCosts(0, 1e-6, 1e-6, 0, 0, 0)
-    state = build_state(EngineOptions(blocks=64, max_model_len=256, prefix_caching=True), costs)
+    state = build_state(EngineOptions(blocks=64, max_model_len=256, prefix_caching=True), times(costs))
     engine = state.engine[0]
     scheduler.submit(state, 0, 0, 8, 100, 0, 0)
     scheduler.submit(state, 1, 1, 16, 100, 1, 16)
@@ -84,7 +84,8 @@ def test_a_request_admitted_with_one_token_to_compute_starts_a_new_stretch() -> 
 @given(plan=plans(disturbed=False, sampling=False))
 def test_an_engine_twice_as_fast_takes_half_the_time(plan: Plan) -> None:
     """Half of every cost coefficient halves every finish time, to 1 ns an iteration."""
-    costs = replace(plan.costs, **{name: 2 * getattr(plan.costs, name) for name in COEFFICIENTS})
+    costs = replace(plan.costs, **{name: 2 * (getattr(plan.costs, name) or 0.0) for name in COEFFICIENTS})
+    costs = replace(costs, decode_points=[[n, 2 * seconds] for n, seconds in costs.decode_points])
     fast, slow = Instance(plan), Instance(replace(plan, costs=costs))
     for instance in (fast, slow):
         for _, what, details in plan.steps:  # all at time 0: when things happen must not depend on the speed
@@ -110,7 +111,7 @@ def test_littles_law_holds_in_a_closed_loop(blocks: int, prefix_caching: bool) -
     options = EngineOptions(
         blocks=blocks, max_num_seqs=8, max_model_len=400, prefix_caching=prefix_caching, sample_every_ns=1000
     )
-    engine = VllmEngine(options, EngineCosts(1e-6, 0, 0, 0, 0, 0))
+    engine = VllmEngine(options, times(EngineCosts(1e-6, 0, 0, 0, 0, 0), 8))
     asks: dict[int, list[int]] = defaultdict(list)  # by time, the users whose thinking ends
     for user in range(12):
         asks[1000 * user].append(user)

@@ -106,7 +106,7 @@ def test_an_edit_of_what_is_not_used_or_only_read_keeps_the_run(
     [
         (("framework.look.label=mine",), True),
         (("framework.upstream=elsewhere",), True),
-        (("hardware.provenance.gemm_efficiency=derived",), True),
+        (("hardware.provenance.training_efficiency=derived",), True),
         (("framework.admission.max_concurrent_rollouts=9",), False),
         (("framework.overlap_update=false",), False),
         (("seed=1",), False),

@@ -21,6 +21,7 @@ from simrl.model.metrics import summarise, tokens_of
 from simrl.model.records import DROPPED_L2, NONE, TRAINED, Records
 from simrl.model.simulation import DeadlockError, prepare, simulate
 from tests.conftest import compose_config
+from tests.iteration_time import times
 from tests.random_configs import small_configs
 from tests.test_invariants import same_records
 
@@ -121,7 +122,8 @@ def test_polls_see_the_same_engines_in_both_steppings(config: SimulationConfig) 
 def test_a_look_disturbs_nothing_and_sees_what_catching_up_sees() -> None:
     """What look() shows is what stands after catch_up() at any time, and the completion due stays due."""
     options = EngineOptions(blocks=200, max_model_len=2000)
-    looked, caught = (VllmEngine(options, EngineCosts(0.0, 0.02, 1e-4, 1e-6, 1e-4, 0.0)) for _ in range(2))
+    costs = EngineCosts(0.0, 0.02, 1e-4, 1e-6, 1e-4, 0.0)
+    looked, caught = (VllmEngine(options, times(costs)) for _ in range(2))
     for engine in (looked, caught):
         for trajectory, target in enumerate((300, 700, 900, 1500)):
             engine.submit(trajectory, 100, target, trajectory, 100)

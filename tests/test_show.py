@@ -15,6 +15,7 @@ from simrl.model.engine.vllm.engine import EngineOptions, VllmEngine
 from simrl.runs.summary import read_summary
 from simrl.timeline.time_breakdown import time_breakdowns
 from tests.conftest import compose_config
+from tests.iteration_time import times
 from tests.test_trace import BARRIERS, SMALL, keep
 
 SECOND_NS = 10**9
@@ -48,7 +49,7 @@ def test_an_instance_is_paused_while_the_trainer_holds_it(folder: Path) -> None:
 
 def test_held_and_drained_time_is_paused_and_the_rest_idle() -> None:
     """An engine without requests is idle, from when admission stops it is paused, and while it is held as well."""
-    engine = VllmEngine(EngineOptions(blocks=64), EngineCosts(1e-3, 0, 0, 0, 0, 0))
+    engine = VllmEngine(EngineOptions(blocks=64), times(EngineCosts(1e-3, 0, 0, 0, 0, 0)))
     engine.catch_up(5 * SECOND_NS)  # 5 s idle
     engine.pause_admission(True)
     engine.catch_up(12 * SECOND_NS)  # 7 s drained
@@ -62,7 +63,7 @@ def test_held_and_drained_time_is_paused_and_the_rest_idle() -> None:
 
 def test_an_iteration_under_way_is_not_paused() -> None:
     """A hold that comes in the middle of an iteration begins at its end; at the end of a run it counts whole."""
-    engine = VllmEngine(EngineOptions(blocks=64), EngineCosts(1.0, 0, 0, 0, 0, 0))
+    engine = VllmEngine(EngineOptions(blocks=64), times(EngineCosts(1.0, 0, 0, 0, 0, 0)))
     engine.submit(0, 16, 4, 0, 16)
     engine.advance()
     engine.catch_up(SECOND_NS // 4)

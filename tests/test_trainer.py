@@ -51,6 +51,18 @@ def test_without_recomputing_log_probs_the_update_begins_at_once(tmp_path: Path)
     assert batch.update_ns == batch.start_ns == 2 * S
 
 
+def test_a_reference_model_takes_its_own_time(tmp_path: Path) -> None:
+    """trainer.reference_pass adds the reference's log-probs before the update, as long as the policy's."""
+    passes = {"cost": "passes", "backend": "fsdp", "pipeline_parallel": 1, "tensor_parallel": 1, "data_parallel": 2}
+    passes |= {"activation_recompute": True, "logit_chunk_tokens": 1024}
+    groups = [(6, [4000, 3000])]
+    (alone,) = worked(tmp_path, groups, trainer=passes).batches
+    (two,) = worked(tmp_path, groups, trainer={**passes, "reference_pass": True}).batches
+    logprob_ns = alone.update_ns - alone.start_ns
+    assert two.update_ns - two.start_ns == pytest.approx(2 * logprob_ns, abs=1)
+    assert two.end_ns - two.update_ns == alone.end_ns - alone.update_ns
+
+
 def test_the_last_step_publishes_nothing(tmp_path: Path) -> None:
     """Every step but the last is followed by a sync of 3 s; nobody would use the last step's weights."""
     records = worked(tmp_path, [(6, [2])], versions=3, trainer={"weight_sync_s": 3})

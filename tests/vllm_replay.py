@@ -15,10 +15,11 @@ from simrl.model.engine.vllm import scheduler, stretch
 from simrl.model.engine.vllm.engine import EngineOptions, build_state
 from simrl.model.engine.vllm.kv_cache import clear_prefix_cache
 from simrl.model.engine.vllm.state import PAUSED_ALL, PAUSED_NEW, RUNNING, UNPAUSED, WAITING, EngineState
+from tests.iteration_time import times
 
 GOLDENS = Path(__file__).parent / "goldens" / "vllm"
 ITERATION_NS = 1000
-ONE_ITERATION_IS_1000_NS = EngineCosts(1e-6, 0, 0, 0, 0, 0)
+ONE_ITERATION_IS_1000_NS = times(EngineCosts(1e-6, 0, 0, 0, 0, 0))
 PAUSES = {"pause_keep": PAUSED_ALL, "pause_new": PAUSED_NEW, "resume": UNPAUSED}
 
 
@@ -146,7 +147,11 @@ def preemption_counts(state: EngineState, requests: int) -> list[list[int]]:
 
 def replay(workload: Workload) -> Replay:
     """Run a workload with bare schedule() and update(), as the recording loop did."""
-    state = build_state(workload.options, slots=len(workload.requests) + 1)
+    state = build_state(
+        workload.options,
+        ONE_ITERATION_IS_1000_NS,
+        slots=len(workload.requests) + 1,
+    )
     engine = state.engine[0]
     agenda = Agenda(workload)
     done = Replay()
@@ -188,7 +193,11 @@ def run_to(state: EngineState, iteration: int, finish: list[list[int]], *, half:
 
 def replay_on_clock(workload: Workload) -> Replay:
     """Run a workload through the run loop, decode stretches in closed form; iteration k starts at k * 1000 ns."""
-    state = build_state(workload.options, ONE_ITERATION_IS_1000_NS, slots=len(workload.requests) + 1)
+    state = build_state(
+        workload.options,
+        ONE_ITERATION_IS_1000_NS,
+        slots=len(workload.requests) + 1,
+    )
     agenda = Agenda(workload)
     done = Replay()
     for iteration in sorted({*agenda.arrivals, *(event["iter"] for event in workload.events)}):

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 from hydra import initialize_config_dir
@@ -20,15 +20,11 @@ from simrl.calibration.targets import Target
 from simrl.config.compose import compose_point, explain, typed
 from simrl.config.composition import Compositions
 from simrl.config.option_folders import config_folder
-from simrl.config.schema import ConfigError, EngineCosts, SimulationConfig
-from simrl.model.cost.iteration import engine_costs
+from simrl.config.schema import ConfigError, SimulationConfig
 from simrl.model.metrics import summarise
 from simrl.model.records import TRAINED, Records
 from simrl.model.simulation import prepare, simulate
 from simrl.terminal import Progress
-
-COSTS = "rollout.costs."
-COEFFICIENTS = tuple(field.name for field in dataclasses.fields(EngineCosts) if field.name.endswith("_s"))
 
 
 def step_metrics(config: SimulationConfig, records: Records) -> dict[str, float]:
@@ -106,20 +102,8 @@ class ForwardModel:
 
     def configuration(self, point: tuple[str, ...], values: Mapping[str, float]) -> SimulationConfig:
         """Return a point's configuration with the parameters at *values*; needs an initialised Hydra."""
-        keys = {key: value for key, value in values.items() if not key.startswith(COSTS)}
-        config = typed(
-            compose_point([*point, *(f"{key}={value!r}" for key, value in keys.items())], self._compositions)
-        )
-        changed: dict[str, Any] = {
-            key.removeprefix(COSTS): value for key, value in values.items() if key.startswith(COSTS)
-        }
-        if not changed:
-            return config
-        for name, value in changed.items():
-            if name not in COEFFICIENTS:
-                raise ConfigError(COSTS + name, value, f"no such coefficient; there are {', '.join(COEFFICIENTS)}")
-        costs = dataclasses.replace(engine_costs(config.hardware, config.model, config.rollout), **changed)
-        return dataclasses.replace(config, rollout=dataclasses.replace(config.rollout, costs=costs))
+        given = [f"{key}={value!r}" for key, value in values.items()]
+        return typed(compose_point([*point, *given], self._compositions))
 
     def evaluate(self, places: Sequence[np.ndarray], targets: Sequence[Target], what: str) -> list[np.ndarray]:
         """Return the figures of *targets*, means over the seeds, at each place in the unit box.

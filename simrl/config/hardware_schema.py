@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import pairwise
 from math import inf
 from typing import Any
@@ -14,19 +14,19 @@ ALLREDUCE_TABLES = ("a100", "h100", "h200", "b200", "l40s")
 
 @dataclass(unsafe_hash=True)  # frozen in spirit only: OmegaConf would not let a file fill a nested frozen one
 class EngineCosts:
-    """Coefficients of one iteration of a rollout instance; see :mod:`simrl.model.cost.iteration` for the formula."""
+    """What is known of an iteration; null is not. :mod:`simrl.model.cost.iteration_table` has the formula."""
 
-    decode_floor_s: float
-    """Least linear time of an iteration, s."""
-    decode_base_s: float
+    decode_floor_s: float | None = None
+    """Least linear time of an iteration, s; floor, base and per request go together."""
+    decode_base_s: float | None = None
     """Constant part of the linear time, s."""
-    decode_per_request_s: float
+    decode_per_request_s: float | None = None
     """Linear time per decoding request, s."""
-    decode_per_context_token_s: float
+    decode_per_context_token_s: float | None = None
     """Attention time per token of context of a decoding request, s."""
-    prefill_per_token_s: float
+    prefill_per_token_s: float | None = None
     """Linear time per prefilled token, s."""
-    prefill_per_token_context_s: float
+    prefill_per_token_context_s: float | None = None
     """Attention time per (prefilled token x token of context), s."""
     provenance: str = "measured"
     """measured | derived | assumed: how far the decode coefficients can be trusted."""
@@ -36,8 +36,8 @@ class EngineCosts:
     """Where they come from."""
     decode_points: list[Any] = field(default_factory=list)  # OmegaConf takes no whole number for a nested float
     """Linear time by decoding requests, [[requests, s], ...]; replaces floor, base and per request if given."""
-    prefill_base_s: float = 0.0
-    """Constant part of the linear time of an iteration that prefills, s."""
+    prefill_base_s: float | None = None
+    """Constant part of the linear time of an iteration that prefills, s; 0 if prefill_per_token_s stands alone."""
 
     def __post_init__(self) -> None:
         check_costs(self)
@@ -47,13 +47,9 @@ def check_costs(costs: EngineCosts) -> None:
     """Refuse negative times and unknown provenances."""
     one_of("costs.provenance", costs.provenance, PROVENANCES)
     one_of("costs.prefill_provenance", costs.prefill_provenance or costs.provenance, PROVENANCES)
-    at_least("costs.decode_floor_s", costs.decode_floor_s, 0)
-    at_least("costs.decode_base_s", costs.decode_base_s, 0)
-    at_least("costs.decode_per_request_s", costs.decode_per_request_s, 0)
-    at_least("costs.decode_per_context_token_s", costs.decode_per_context_token_s, 0)
-    at_least("costs.prefill_per_token_s", costs.prefill_per_token_s, 0)
-    at_least("costs.prefill_per_token_context_s", costs.prefill_per_token_context_s, 0)
-    at_least("costs.prefill_base_s", costs.prefill_base_s, 0)
+    for part in fields(costs):
+        if part.name.endswith("_s"):
+            at_least(f"costs.{part.name}", getattr(costs, part.name), 0)
     check_points(costs.decode_points)
 
 
@@ -118,12 +114,6 @@ class HardwareConfig:
     """One-way bandwidth between accelerators, bytes/s; paces a weight sync."""
     reserved_bytes: float
     """Device memory the engine spends on neither weights nor KV (activations, graphs, NCCL), bytes."""
-    weight_read_efficiency: float
-    """Share of peak bandwidth reached when decode reads the weights."""
-    kv_read_efficiency: float
-    """Share of peak bandwidth reached when decode reads the KV cache."""
-    gemm_efficiency: float
-    """Share of peak FLOP/s reached by prefill and by large decode batches."""
     prefill_attention_efficiency: float
     """Share of peak FLOP/s reached by causal attention in prefill."""
     training_efficiency: float
@@ -156,13 +146,7 @@ def check_hardware(hardware: HardwareConfig) -> None:
     ):
         more_than(f"hardware.{key}", getattr(hardware, key), 0)
     at_least("hardware.reserved_bytes", hardware.reserved_bytes, 0)
-    for key in (
-        "weight_read_efficiency",
-        "kv_read_efficiency",
-        "gemm_efficiency",
-        "prefill_attention_efficiency",
-        "training_efficiency",
-    ):
+    for key in ("prefill_attention_efficiency", "training_efficiency"):
         fraction(f"hardware.{key}", getattr(hardware, key))
     for key, provenance in hardware.provenance.items():
         one_of(f"hardware.provenance.{key}", provenance, PROVENANCES)

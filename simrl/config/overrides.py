@@ -89,13 +89,9 @@ def set_value(config: DictConfig, override: Override) -> None:
     """Set one value of a configuration as Hydra would.
 
     Raises:
-        ConfigError: for a key that does not exist, exists already or lies below null, and for a value of another type.
+        ConfigError: for a key that does not exist or exists already, and for a value of another type.
     """
     key, adds = override.key_or_group, override.is_add() or override.is_force_add()
-    if (null := _null_part(config, key)) and override.value() is not None:
-        group = null.partition(".")[0]
-        hint = f"{null} is null, which takes no keys here; write all of them into an option of {group}, a YAML file in "
-        raise _refusal(override, f"{hint}MINE/{group}/, and choose it with --config-dir MINE")
     try:
         if override.is_add() and raw_value(config, key) is not None and not isinstance(override.value(), dict | list):
             raise _refusal(override, "is there already; leave out the +")
@@ -104,19 +100,6 @@ def set_value(config: DictConfig, override: Override) -> None:
         raise unknown_key(config, str(override.input_line)) from error
     except OmegaConfBaseException as error:
         raise _refusal(override, reason_of(error)) from error
-
-
-def _null_part(config: DictConfig, key: str) -> str | None:
-    """Return the part of a key that is null where the schema has keys: OmegaConf cannot merge into that."""
-    node: Any = config
-    parts = key.split(".")
-    for depth, part in enumerate(parts, start=1):
-        if not isinstance(node, DictConfig):
-            break
-        node = node._get_node(part, validate_access=False)  # noqa: SLF001 - an unresolved look
-        if isinstance(node, DictConfig) and node._is_none():  # noqa: SLF001
-            return ".".join(parts[:depth])
-    return None
 
 
 def _refusal(override: Override, hint: str) -> ConfigError:
@@ -128,6 +111,8 @@ def _refusal(override: Override, hint: str) -> ConfigError:
 def reason_of(error: OmegaConfBaseException) -> str:
     """Return OmegaConf's reason, and what to do about it."""
     hint = "name a key that exists" if isinstance(error, InterpolationResolutionError) else "give a value of that type"
+    if str(error.full_key).startswith("measured."):
+        hint = "a new entry is written +hardware.measured={NAME: {...}}"
     return f"{str(error.msg or error).splitlines()[0]}; {hint}"
 
 

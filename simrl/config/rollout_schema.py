@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from simrl.config.hardware_schema import EngineCosts
 from simrl.config.ranges import CLOCK_TICK_S, PRECISIONS, ConfigError, at_least, fraction, more_than, one_of
@@ -42,12 +42,12 @@ class RolloutConfig:
     """stretch | iteration: simulate decode stretches in closed form, or every iteration by itself (same results)."""
     sample_every_s: float = 10.0
     """Spacing of timeline samples, s."""
-    costs: EngineCosts | None = None
-    """Engine costs that replace the ones known or derived for hardware and model."""
+    costs: EngineCosts = field(default_factory=EngineCosts)
+    """Your own engine costs; what is null is as measured for hardware and model, or derived."""
     stack: str = "vllm"
     """vllm | sglang: whose launch times derived costs have."""
     stack_scale: float = 1.0
-    """Multiplies derived costs: for a stack older or slower than those they were fitted on."""
+    """Multiplies the time of an iteration: for a stack older or slower than those costs were measured or fitted on."""
     eager: bool = False
     """Whether the engine runs without CUDA graphs (enforce_eager)."""
     weight_precision: str | None = None

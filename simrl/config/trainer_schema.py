@@ -33,8 +33,8 @@ class TrainerConfig:
     fitted_per_squared_token_s: float = 5.941e-09
     """cost: fitted; s per token squared (sum over trajectories)."""
     fitted_logprob_share: float = 0.25
-    """cost: fitted; log-prob's share of the step."""
-    weight_sync_s: float | None = 0.0
+    """cost: fitted; log-prob's share of the step; framework.logprob_recompute=false leaves it out."""
+    weight_sync_s: float | None = None
     """Time the engines stand still for new weights, s; null computes it from weights and weight_sync_backend."""
     weight_sync_backend: str = "nccl"
     """nccl | checkpoint_engine | cuda_ipc | disk | rpc: how new weights reach the engines."""

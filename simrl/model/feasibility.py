@@ -6,10 +6,14 @@ from simrl.config.schema import ConfigError, SimulationConfig
 from simrl.model.control.admission import check_supply
 from simrl.model.control.controllers import controller_class
 from simrl.model.control.rules import compose_rules
+from simrl.model.cost.iteration_table import iteration_s, iteration_table
 from simrl.model.cost.memory import kv_blocks
+from simrl.model.cost.parallel_layout import check_rollout_layout, check_trainer_layout, check_trainer_memory
 from simrl.model.engine.engines import check_engine
 from simrl.model.workload import Workload
 
+LONGEST_TRAJECTORY_S = 365 * 86400.0
+"""What a trajectory may take in the slowest iterations: the clock counts nanoseconds in 64 bits."""
 MOST_BLOCKS = (1 << 31) - 1
 """KV blocks of an instance: vLLM numbers them in 32 bits."""
 
@@ -61,11 +65,41 @@ def check_model_len(config: SimulationConfig, workload: Workload) -> int:
     return longest
 
 
+def check_times(config: SimulationConfig, longest_tokens: int) -> None:
+    """Raise ConfigError if an engine's iteration has no time, or one so long that the clock could overflow."""
+    rollout = config.rollout
+    times = iteration_table(config.hardware, config.model, rollout)
+    pool_tokens = kv_blocks(config.hardware, config.model, rollout) * rollout.block_size
+    pool_tokens = min(pool_tokens, rollout.max_num_seqs * longest_tokens)
+    decode_s = longest_tokens * iteration_s(times, rollout.max_num_seqs, pool_tokens)
+    seconds = decode_s + iteration_s(times, 0, 0, longest_tokens, longest_tokens**2 / 2)
+    if seconds > LONGEST_TRAJECTORY_S:
+        raise ConfigError(
+            "hardware",
+            config.hardware.name,
+            f"one trajectory of {longest_tokens} tokens of {config.model.name} could take {seconds:.2g} s, more than a"
+            " year; correct the hardware's rates or rollout.costs",
+        )
+
+
+def check_layouts(config: SimulationConfig, longest_tokens: int) -> None:
+    """Raise ConfigError if the trainer does not divide the model or the batch, or has too little memory.
+
+    The longest trajectory must fit beside the model into a micro-batch.
+    """
+    trajectories = config.groups_per_batch * config.group_size
+    check_trainer_layout(config.model, config.trainer, trajectories, longest_tokens)
+    check_trainer_memory(config.hardware, config.model, config.trainer, trajectories, longest_tokens)
+
+
 def check(config: SimulationConfig, workload: Workload) -> None:
     """Raise ConfigError for a combination that cannot run."""
+    check_rollout_layout(config.model, config.rollout)
     check_gpus(config)
     check_engine(config.rollout.engine)
-    check_model_len(config, workload)
+    longest_tokens = check_model_len(config, workload)
+    check_times(config, longest_tokens)
+    check_layouts(config, longest_tokens)
     if config.framework.controller is None:
         check_supply(compose_rules(config.framework).admission, config.versions, config.groups_per_batch)
     else:  # a user's own, which need not have rules

@@ -62,6 +62,8 @@ class Trainer:
             time = self._step_time(np.array([trajectory.tokens for trajectory in batch]))
             if self._framework.logprob_recompute:
                 yield from self._phase(time.logprob_s, overlap=self._framework.overlap_logprob)
+            if time.reference_s:
+                yield from self._phase(time.reference_s, overlap=self._framework.overlap_logprob)
             update_ns = now_ns(self.env)
             yield from self._phase(time.update_s, overlap=self._framework.overlap_update)
             end_ns = now_ns(self.env)

@@ -9,26 +9,32 @@ attention of both::
 
 (the second term of the maximum only if something is prefilled). The number of decoding requests does not change in a
 decode stretch, so the stretch stays the sum of an arithmetic series.
+
+The form is PSRL's (analyze.py and cost_model/*.json of Somoku/psrl, commit 19c0474, 2026-08-03), whose linear time is a
+floor and a line, with its two constants folded into these and with prefill added.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from simrl.config.schema import PROVENANCES, ConfigError, EngineCosts
 from simrl.model.cost.decode import decode_linear_s, decode_per_context_token_s
-from simrl.model.cost.iteration import weakest
 from simrl.model.cost.prefill import prefill_base_s, prefill_per_token_context_s, prefill_per_token_s
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from simrl.config.schema import EngineCosts, HardwareConfig, ModelConfig, RolloutConfig
+    from simrl.config.schema import HardwareConfig, ModelConfig, RolloutConfig
 
 POINTS = (1, 2, 4, 8, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
 """Requests at which a table is printed; linear between them it is at most 2.3 % off (20 cases)."""
+
+LINE = ("decode_floor_s", "decode_base_s", "decode_per_request_s")
+"""Costs that say together what decoding takes by its requests."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,21 @@ class IterationTable:
     prefill_provenance: str
     """The same for the prefill times."""
     source: str
-    """Where they come from."""
+    """Where the decode times come from."""
+    prefill_source: str
+    """Where the prefill times come from."""
+
+
+def weakest(*provenances: str) -> str:
+    """Tell how far something can be trusted that rests on several parts.
+
+    Args:
+        *provenances: measured, derived or assumed, one for each part.
+
+    Returns:
+        The least trustworthy of them.
+    """
+    return max(provenances, key=PROVENANCES.index)
 
 
 def iteration_s(
@@ -86,51 +106,113 @@ def iteration_table(hardware: HardwareConfig, model: ModelConfig, rollout: Rollo
     Args:
         hardware: The accelerator, with what was measured on it.
         model: Shape of the model.
-        rollout: Its ``costs`` win if given.
+        rollout: The engines.
 
     Returns:
-        The table of ``rollout.costs``, else of what was measured for the model at this tensor parallelism (which holds
-        for vLLM with CUDA graphs in the model's own precision), else the derived one.
+        What ``rollout.costs`` gives; for the rest what was measured for the model at this tensor parallelism (which
+        holds for vLLM with CUDA graphs in the model's own precision), times ``rollout.stack_scale``; else derived.
+
+    Raises:
+        ConfigError: Of floor, base and time per request some are given and the others not known.
     """
-    derived = derived_table(hardware, model, rollout)
-    if rollout.costs is not None:
-        return given_table(rollout.costs, derived, "rollout.costs")
-    as_measured = rollout.stack == "vllm" and not rollout.eager
-    precisions = (rollout.weight_precision, rollout.kv_precision)
+    table = derived_table(hardware, model, rollout)
     key = measured_key(model, rollout.tensor_parallel)
-    if key in hardware.measured and as_measured and precisions == (None, None):
-        return given_table(hardware.measured[key], derived, f"hardware.measured.{key}")
-    return derived
+    measured = hardware.measured.get(key) if as_measured(rollout) else None
+    if measured is not None:
+        unscaled = scaled_table(table, 1 / rollout.stack_scale)
+        table = scaled_table(given_table(measured, unscaled, f"hardware.measured.{key}"), rollout.stack_scale)
+    own = rollout.costs
+    if measured is not None and _line(own) and None in _line_values(own):  # what it leaves out is as measured
+        own = replace(own, **{name: getattr(measured, name) for name in LINE if getattr(own, name) is None})
+    return given_table(own, table, "rollout.costs")
 
 
-def given_table(costs: EngineCosts, derived: IterationTable, key: str) -> IterationTable:
-    """Build the table of given costs.
+def as_measured(rollout: RolloutConfig) -> bool:
+    """Return whether engines are of the kind that ``hardware.measured`` holds for."""
+    precisions = (rollout.weight_precision, rollout.kv_precision)
+    return rollout.stack == "vllm" and not rollout.eager and precisions == (None, None)
+
+
+def _line_values(costs: EngineCosts) -> tuple[float | None, ...]:
+    return tuple(getattr(costs, name) for name in LINE)
+
+
+def _line(costs: EngineCosts) -> bool:
+    """Whether any part of floor and line is given."""
+    return any(value is not None for value in _line_values(costs))
+
+
+def given_table(costs: EngineCosts, known: IterationTable, key: str) -> IterationTable:
+    """Replace what is given in a table.
 
     Args:
-        costs: A floor and a line, or points.
-        derived: Gives the length of the table, and how time grows beyond the last point.
+        costs: Decode as a floor and a line, or as points; prefill; null is not given.
+        known: What holds for the rest; beyond the last point time grows as here.
         key: Where the costs stand in the configuration, for those without a source.
 
     Returns:
-        The table: the higher of floor and line, or linear between the points.
+        The table; *known* itself if nothing is given.
+
+    Raises:
+        ConfigError: Of floor, base and time per request only some are given.
     """
-    requests = np.arange(len(derived.decode_linear_s), dtype=np.float64)
-    linear: NDArray[np.float64]
-    if costs.decode_points:
-        known, seconds = np.array(costs.decode_points, dtype=np.float64).T
-        beyond = np.interp([known[-1], *np.maximum(requests, known[-1])], requests, derived.decode_linear_s)
-        linear = np.interp(requests, known, seconds) + (beyond[1:] - beyond[0])
-    else:
-        linear = np.maximum(costs.decode_floor_s, costs.decode_base_s + costs.decode_per_request_s * requests)
-    return IterationTable(
-        decode_linear_s=linear,
-        decode_per_context_token_s=costs.decode_per_context_token_s,
-        prefill_base_s=costs.prefill_base_s,
-        prefill_per_token_s=costs.prefill_per_token_s,
-        prefill_per_token_context_s=costs.prefill_per_token_context_s,
-        provenance=costs.provenance,
+    table, source = known, " ".join(costs.source.split()) or key
+    if costs.decode_points or _line(costs):
+        linear = _points(costs, known.decode_linear_s) if costs.decode_points else _floor_and_line(costs, known, key)
+        table = replace(table, decode_linear_s=linear, provenance=costs.provenance, source=source)
+    if costs.decode_per_context_token_s is not None:
+        table = replace(table, decode_per_context_token_s=costs.decode_per_context_token_s, source=source)
+    own = (costs.prefill_base_s, costs.prefill_per_token_s, costs.prefill_per_token_context_s)
+    if own == (None, None, None):
+        return table
+    base_s, token_s, pair_s = own
+    if base_s is None:
+        base_s = known.prefill_base_s if token_s is None else 0.0
+    return replace(
+        table,
+        prefill_base_s=base_s,
+        prefill_per_token_s=known.prefill_per_token_s if token_s is None else token_s,
+        prefill_per_token_context_s=known.prefill_per_token_context_s if pair_s is None else pair_s,
         prefill_provenance=costs.prefill_provenance or costs.provenance,
-        source=" ".join(costs.source.split()) or key,
+        prefill_source=source,
+    )
+
+
+def _points(costs: EngineCosts, growth_s: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Join points by lines; beyond the last, add what *growth_s* grows by."""
+    requests = np.arange(len(growth_s), dtype=np.float64)
+    known, seconds = np.array(costs.decode_points, dtype=np.float64).T
+    beyond = np.interp([known[-1], *np.maximum(requests, known[-1])], requests, growth_s)
+    linear: NDArray[np.float64] = np.interp(requests, known, seconds) + (beyond[1:] - beyond[0])
+    return linear
+
+
+def _floor_and_line(costs: EngineCosts, known: IterationTable, key: str) -> NDArray[np.float64]:
+    """Take the higher of floor and line, by requests."""
+    floor_s, base_s, request_s = _line_values(costs)
+    if floor_s is None or base_s is None or request_s is None:
+        name = next(name for name in LINE if getattr(costs, name) is None)
+        hint = f"goes with {' and '.join(other for other in LINE if other != name)}; give all three, or decode_points"
+        raise ConfigError(f"{key}.{name}", "null", hint)
+    requests = np.arange(len(known.decode_linear_s), dtype=np.float64)
+    return np.maximum(floor_s, base_s + request_s * requests)
+
+
+def scaled_table(table: IterationTable, scale: float) -> IterationTable:
+    """Return a table whose times are *scale* times as long; no longer measured unless that is 1."""
+    if scale == 1:
+        return table
+    return replace(
+        table,
+        decode_linear_s=scale * table.decode_linear_s,
+        decode_per_context_token_s=scale * table.decode_per_context_token_s,
+        prefill_base_s=scale * table.prefill_base_s,
+        prefill_per_token_s=scale * table.prefill_per_token_s,
+        prefill_per_token_context_s=scale * table.prefill_per_token_context_s,
+        provenance=weakest("derived", table.provenance),
+        prefill_provenance=weakest("derived", table.prefill_provenance),
+        source=f"{scale:g} x {table.source}",
+        prefill_source=f"{scale:g} x {table.prefill_source}",
     )
 
 
@@ -147,7 +229,7 @@ def derived_table(hardware: HardwareConfig, model: ModelConfig, rollout: Rollout
     """
     known = weakest("derived", hardware.provenance.get("iteration", "assumed"))
     prefill = hardware.provenance.get("prefill_attention_efficiency", "assumed")
-    ranks = rollout.tensor_parallel
+    ranks, source = rollout.tensor_parallel, _derived_source(hardware, model, rollout)
     return IterationTable(
         decode_linear_s=decode_linear_s(hardware, model, rollout, np.maximum(np.arange(rollout.max_num_seqs + 1), 1)),
         decode_per_context_token_s=decode_per_context_token_s(hardware, model, rollout),
@@ -156,7 +238,8 @@ def derived_table(hardware: HardwareConfig, model: ModelConfig, rollout: Rollout
         prefill_per_token_context_s=prefill_per_token_context_s(hardware, model, rollout),
         provenance="assumed" if ranks > hardware.gpus_per_node else known,
         prefill_provenance=weakest(known, prefill),
-        source=_derived_source(hardware, model, rollout),
+        source=source,
+        prefill_source=source,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from simrl.model.cost.iteration import engine_costs, weakest
+from simrl.model.cost.iteration_table import iteration_table, weakest
 from simrl.model.cost.weight_sync import sync_rate
 
 if TYPE_CHECKING:
@@ -28,11 +28,10 @@ def provenance(
     Returns:
         One line ``provenance: source`` each for decode, prefill, training, kv pool and weight sync.
     """
-    costs = engine_costs(hardware, model, rollout)
-    source = " ".join(costs.source.split()) or ("rollout.costs" if rollout.costs is not None else "no source given")
+    times = iteration_table(hardware, model, rollout)
     return {
-        "decode": f"{costs.provenance}: {source}",
-        "prefill": f"{costs.prefill_provenance or costs.provenance}: {source}",
+        "decode": f"{times.provenance}: {times.source}",
+        "prefill": f"{times.prefill_provenance}: {times.prefill_source}",
         "training": _training(hardware, trainer),
         "kv pool": _kv_pool(hardware, rollout),
         "weight sync": _weight_sync(hardware, model, trainer),
@@ -44,7 +43,9 @@ def _training(hardware: HardwareConfig, trainer: TrainerConfig) -> str:
     if trainer.cost == "fitted":
         return (
             f"derived: trainer.fitted_*, {trainer.fitted_per_token_s:g} s per token and"
-            f" {trainer.fitted_per_squared_token_s:g} s per token squared, whatever the hardware and model"
+            f" {trainer.fitted_per_squared_token_s:g} s per token squared, whatever the hardware and model;"
+            f" {100 * trainer.fitted_logprob_share:g} % of it log-probs,"
+            " which framework.logprob_recompute=false leaves out"
         )
     if trainer.cost == "passes":
         known = "derived" if hardware.name in MEASURED_PASSES else "assumed"
@@ -75,7 +76,8 @@ def _kv_pool(hardware: HardwareConfig, rollout: RolloutConfig) -> str:
 def _weight_sync(hardware: HardwareConfig, model: ModelConfig, trainer: TrainerConfig) -> str:
     """Provenance of the weight sync's time."""
     if trainer.weight_sync_s is not None:
-        return f"assumed: trainer.weight_sync_s={trainer.weight_sync_s:g}"
+        estimated = "" if trainer.weight_sync_s else ", as the article has it; null estimates it"
+        return f"assumed: trainer.weight_sync_s={trainer.weight_sync_s:g}{estimated}"
     rate = sync_rate(hardware, model, trainer)
     if trainer.weight_sync_bytes_per_s is not None:
         return f"assumed: trainer.weight_sync_bytes_per_s={trainer.weight_sync_bytes_per_s:g}"

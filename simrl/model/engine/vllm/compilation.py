@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import numpy as np
 from numba import boolean, int64, typeof
 
-from simrl.config.schema import EngineCosts
+from simrl.model.cost.iteration_table import IterationTable
 from simrl.model.engine.vllm import scheduler, stretch
 from simrl.model.engine.vllm.compiled import CACHE_FOLDER, remove_old_caches, stamp
 from simrl.model.engine.vllm.engine import EngineOptions, VllmEngine, build_state
@@ -21,6 +22,7 @@ from simrl.model.engine.vllm.saved_state import save
 PARTS = ("stretch", "iteration")
 """Of about the same length. What one needs late, the other has put into the cache by then; if not, it is compiled twice
 and the same."""
+A_MILLISECOND = IterationTable(np.full(EngineOptions(blocks=64).max_num_seqs + 1, 1e-3), 0, 0, 0, 0, "", "", "", "")
 LONG_S = 2.0
 """What takes longer is reported."""
 COMPLETE = CACHE_FOLDER / f"complete-{stamp()}"
@@ -29,7 +31,7 @@ COMPLETE = CACHE_FOLDER / f"complete-{stamp()}"
 
 def calls_of(part: str) -> list[tuple[Any, tuple[Any, ...]]]:
     """Return the functions of one of :data:`PARTS` and the types they are called with."""
-    empty = build_state(EngineOptions(blocks=64))
+    empty = build_state(EngineOptions(blocks=64), A_MILLISECOND)
     state: Any = typeof(empty)  # type: ignore[no-untyped-call]
     shown: list[Any] = [typeof(part) for part in (empty.engine, empty.requests, empty.running)]  # type: ignore[no-untyped-call]
     if part == "stretch":
@@ -100,7 +102,7 @@ def load_engine() -> None:
     """Load the engine from the cache, or compile what is not there, by running a tiny case."""
     for caching in (False, True):
         options = EngineOptions(blocks=64, prefix_caching=caching, max_model_len=512, sample_every_ns=1_000_000)
-        engine = VllmEngine(options, EngineCosts(1e-3, 0, 0, 0, 0, 0))
+        engine = VllmEngine(options, A_MILLISECOND)
         engine.submit(0, 20, 3, 0, 20)
         engine.advance()
         engine.catch_up(1_500_000)

@@ -12,9 +12,9 @@ from typing import Any, Self
 
 import numpy as np
 
-from simrl.config.schema import EngineCosts, SimulationConfig
+from simrl.config.schema import SimulationConfig
 from simrl.model.clock import to_ns
-from simrl.model.cost.iteration import engine_costs
+from simrl.model.cost.iteration_table import IterationTable, iteration_table
 from simrl.model.cost.memory import kv_blocks
 from simrl.model.engine.protocol import ABORT, DRAIN, KEEP, RECOMPUTE, EngineView, StuckError
 from simrl.model.engine.requests import FinishedRequest, OpenRequest, Progress
@@ -35,7 +35,6 @@ from simrl.model.engine.vllm.state import (
 )
 from simrl.model.records import InstanceTotals
 
-NO_COST = EngineCosts(0, 0, 0, 0, 0, 0)
 SAMPLES_AHEAD = 512  # room kept for what one iteration or one pause can record
 
 
@@ -87,11 +86,15 @@ def engine_options(config: SimulationConfig, longest_tokens: int) -> EngineOptio
     )
 
 
-def build_state(options: EngineOptions, costs: EngineCosts = NO_COST, slots: int = 64) -> EngineState:
-    """Return an empty engine state with *options* and *costs*."""
+def build_state(options: EngineOptions, times: IterationTable, slots: int = 64) -> EngineState:
+    """Return an empty engine state with *options*, whose iterations take *times*."""
     table_blocks = options.max_model_len // options.block_size + 1
     state = new_state(
-        blocks=options.blocks, slots=slots, prefix_caching=options.prefix_caching, table_blocks=table_blocks
+        decode_linear_s=times.decode_linear_s,
+        blocks=options.blocks,
+        slots=slots,
+        prefix_caching=options.prefix_caching,
+        table_blocks=table_blocks,
     )
     engine = state.engine[0]
     for name in (
@@ -108,14 +111,12 @@ def build_state(options: EngineOptions, costs: EngineCosts = NO_COST, slots: int
     engine["watermark_blocks"] = int(options.watermark * options.blocks)
     engine["append_freed"] = options.free_order == "append"
     for name in (
-        "decode_floor_s",
-        "decode_base_s",
-        "decode_per_request_s",
         "decode_per_context_token_s",
+        "prefill_base_s",
         "prefill_per_token_s",
         "prefill_per_token_context_s",
     ):
-        engine[name] = getattr(costs, name)
+        engine[name] = getattr(times, name)
     return state
 
 
@@ -124,13 +125,13 @@ class VllmEngine:
 
     Args:
         options: of the scheduler.
-        costs: of an iteration.
+        times: of an iteration, for up to ``options.max_num_seqs`` requests.
         single: whether decode is simulated iteration by iteration and not in closed form; the results are the same.
     """
 
-    def __init__(self, options: EngineOptions, costs: EngineCosts, *, single: bool = False):
-        self.state = build_state(options, costs)
-        self._saved = build_state(options, costs)
+    def __init__(self, options: EngineOptions, times: IterationTable, *, single: bool = False):
+        self.state = build_state(options, times)
+        self._saved = build_state(options, times)
         self._limits = (options.blocks - 1, options.blocks * options.block_size, options.max_model_len)
         """Usable blocks, tokens of all blocks, tokens of the longest request."""
         self._single = single
@@ -153,9 +154,9 @@ class VllmEngine:
     @classmethod
     def build(cls, config: SimulationConfig, longest_tokens: int) -> Self:
         """Return an empty engine for *config*, whose longest prompt + response has *longest_tokens*."""
-        costs = engine_costs(config.hardware, config.model, config.rollout)
+        times = iteration_table(config.hardware, config.model, config.rollout)
         single = config.rollout.stepping == "iteration"
-        return cls(engine_options(config, longest_tokens), costs, single=single)
+        return cls(engine_options(config, longest_tokens), times, single=single)
 
     @property
     def in_flight(self) -> int:

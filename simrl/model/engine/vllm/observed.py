@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from simrl.config.schema import EngineCosts
+from simrl.model.cost.iteration_table import IterationTable
 from simrl.model.engine.requests import FinishedRequest
 from simrl.model.engine.vllm import stretch
 from simrl.model.engine.vllm.engine import EngineOptions, VllmEngine
@@ -99,8 +99,8 @@ class Counters(NamedTuple):
 class ObservedEngine(VllmEngine):
     """An engine with a diary."""
 
-    def __init__(self, options: EngineOptions, costs: EngineCosts, *, single: bool = False):
-        super().__init__(options, costs, single=single)
+    def __init__(self, options: EngineOptions, times: IterationTable, *, single: bool = False):
+        super().__init__(options, times, single=single)
         self.spans: list[Span] = []
         """In order of time; they neither overlap nor touch if they are of one kind. Where none is, it is idle."""
         self.preemptions: list[Preemption] = []

@@ -101,12 +101,11 @@ ENGINE = np.dtype(
     + [
         (name, np.float64)
         for name in (
-            "decode_floor_s",
-            "decode_base_s",
-            "decode_per_request_s",
             "decode_per_context_token_s",
+            "prefill_base_s",
             "prefill_per_token_s",
             "prefill_per_token_context_s",
+            "anchor_linear_s",  # linear time of the stretch's iterations
         )
     ]
 )
@@ -133,6 +132,8 @@ class EngineState(NamedTuple):
     """Slots finished by the last update, in order."""
     samples: np.ndarray
     """SAMPLE rows of the timeline."""
+    decode_linear_s: np.ndarray
+    """Linear time of an iteration by decoding requests, s; shape (max_num_seqs + 1,), never written."""
     # The rest only with prefix caching; without it blocks are only counted.
     block_table: np.ndarray
     """Block numbers, by slot and position."""
@@ -147,10 +148,13 @@ class EngineState(NamedTuple):
     """First block of each bucket; 0 if empty."""
 
 
-def new_state(*, blocks: int, slots: int, prefix_caching: bool, table_blocks: int) -> EngineState:
+def new_state(
+    *, decode_linear_s: np.ndarray, blocks: int, slots: int, prefix_caching: bool, table_blocks: int
+) -> EngineState:
     """Return an empty state.
 
     Args:
+        decode_linear_s: linear time of an iteration by decoding requests.
         blocks: KV blocks, the null block included.
         slots: requests it can hold.
         prefix_caching: whether single blocks are tracked.
@@ -172,6 +176,7 @@ def new_state(*, blocks: int, slots: int, prefix_caching: bool, table_blocks: in
         preempted=np.zeros(slots, np.int64),
         finished=np.zeros(slots, np.int64),
         samples=np.zeros(1024, SAMPLE),
+        decode_linear_s=decode_linear_s,
         block_table=np.zeros((slots, table_blocks) if prefix_caching else (1, 1), np.int32),
         block_references=np.zeros(tracked, np.int64),
         block_hash=np.full(tracked, NO_HASH, np.int64),

@@ -40,9 +40,8 @@ def to_ns(seconds: float) -> int:
 def stretch_end_ns(engine: Any, iterations: int) -> int:
     """Return when the stretch's iteration number *iterations* (from 1) ends."""
     requests = engine.anchor_requests
-    linear = max(engine.decode_floor_s, engine.decode_base_s + engine.decode_per_request_s * requests)
     attended = iterations * engine.anchor_context_tokens + requests * (iterations * (iterations - 1) // 2)
-    return engine.anchor_ns + to_ns(iterations * linear + engine.decode_per_context_token_s * attended)
+    return engine.anchor_ns + to_ns(iterations * engine.anchor_linear_s + engine.decode_per_context_token_s * attended)
 
 
 @compiled
@@ -107,6 +106,7 @@ def begin_iteration(state: EngineState) -> bool:
             engine.steady = 1
             engine.anchor_ns = engine.clock_ns
             engine.anchor_requests = decodes
+            engine.anchor_linear_s = state.decode_linear_s[decodes]
             engine.anchor_context_tokens = context
             engine.anchor_iterations = 0
         engine.anchor_iterations += 1
@@ -114,8 +114,8 @@ def begin_iteration(state: EngineState) -> bool:
         engine.decode_ns += engine.end_ns - engine.clock_ns
     else:
         engine.steady = 0
-        linear = max(engine.decode_floor_s, engine.decode_base_s + engine.decode_per_request_s * decodes)
-        linear = max(linear, engine.prefill_per_token_s * (first + again))
+        prefill = engine.prefill_base_s + engine.prefill_per_token_s * (first + again)
+        linear = max(state.decode_linear_s[decodes], prefill)
         attended = engine.decode_per_context_token_s * context + engine.prefill_per_token_context_s * attention
         duration = to_ns(linear + attended)
         engine.end_ns = engine.clock_ns + duration
@@ -227,6 +227,7 @@ def decode_stretch(state: EngineState, until_ns: int) -> int:
         engine.steady = 1
         engine.anchor_ns = engine.clock_ns
         engine.anchor_requests = engine.running
+        engine.anchor_linear_s = state.decode_linear_s[engine.running]
         engine.anchor_iterations = 0
         engine.anchor_context_tokens = 0
         for place in range(engine.running):
