@@ -19,7 +19,9 @@ def _copied(node: SomeNode, parent: Box | None) -> SomeNode:
     about = object.__new__(type(state["_metadata"]))
     about.__dict__.update(state["_metadata"].__dict__)
     about.flags = None if about.flags is None else dict(about.flags)
-    about.resolver_cache = defaultdict(dict, {name: dict(known) for name, known in about.resolver_cache.items()})
+    about.resolver_cache = defaultdict(dict)
+    for name, known in state["_metadata"].resolver_cache.items():
+        about.resolver_cache[name] = dict(known)
     state.update(_metadata=about, _parent=parent, _flags_cache=None)
     content = state.get("_content")  # a value node has none
     if isinstance(content, dict):
