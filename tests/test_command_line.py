@@ -16,6 +16,7 @@ from simrl.cli import commands
 from simrl.cli.main import main
 from simrl.model.metrics import UNITS
 from simrl.runs.tables import BATCH_UNITS, INSTANCE_UNITS, TIMELINE_UNITS, TRAJECTORY_UNITS
+from simrl.version import VERSION
 
 TINY = ("versions=1", "groups_per_batch=2", "group_size=2")
 SMALL = ("versions=2", "groups_per_batch=4", "workload.mean_response_tokens=2000")
@@ -263,6 +264,12 @@ def test_an_odd_override_is_one_line(
     assert said.startswith("simrl: " + line.replace("{cwd}", str(tmp_path)))
     assert len(said) < 1200
     assert everything_in(tmp_path) == before
+
+
+def test_the_version_is_simrls(capsys: pytest.CaptureFixture[str]) -> None:
+    """``simrl --version`` prints SimRL's own version and not Hydra's."""
+    main(["--version"])
+    assert capsys.readouterr().out == f"{VERSION}\n"
 
 
 def test_calibrating_by_its_module_says_one_line_too(capsys: pytest.CaptureFixture[str]) -> None:

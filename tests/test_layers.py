@@ -48,7 +48,10 @@ STATISTIC = re.compile(r"(^|_)(quantile|interval|variance|stdev|deviation|percen
 """Names of functions that compute one."""
 DRAWN = ("interval_entry",)
 """Functions named after a statistic that they draw."""
-STARTS = ("simrl", "simrl.__main__", "sweeps.article", "sweeps.validation", *(f"simrl.cli.{name}" for name in NAMES))
+STARTS = (
+    *("simrl", "simrl.__main__", *(f"simrl.cli.{name}" for name in NAMES)),
+    *("sweeps.article", "sweeps.steady", "sweeps.validation"),
+)
 """What people start; commands are loaded by their name."""
 CALLED_BY_USERS = ("simrl.model.workload.statistics",)
 """docs/workload.md has its readers call it."""

@@ -26,6 +26,7 @@ SimRL simulates asynchronous LLM reinforcement-learning post-training.
 {commands}
 
   simrl COMMAND --help             what a command takes
+  simrl --version                  SimRL's version
 
 Keys are Hydra's: framework=roll chooses an option of a group, framework.eta=2 sets a value. The groups and their
 options are the files in conf/; `simrl --cfg job` prints the configuration, `simrl --hydra-help` what Hydra takes.

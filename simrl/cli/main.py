@@ -32,6 +32,7 @@ from simrl.sweep.executors.hydra_jobs import hydra_started
 from simrl.sweep.executors.orphan import end_with_joblib
 from simrl.sweep.preflight import check_points, check_run
 from simrl.terminal import print_answer, report
+from simrl.version import VERSION
 
 OTHER_CONFIGURATIONS = ("config_name", "config_path", "package", "experimental_rerun")
 """Hydra's options that would run something else than what was checked."""
@@ -212,6 +213,9 @@ def main(argv: list[str] | None = None) -> None:
     given = sys.argv[1:] if argv is None else argv
     if any(argument in ("-h", "--help") for argument in given) and given[0] not in commands.NAMES:
         print_answer(commands.help_text())
+        return
+    if "--version" in given:
+        print_answer(VERSION)
         return
     if given and given[0] in commands.NAMES:
         sys.exit(exit_code(lambda: commands.main(given)))

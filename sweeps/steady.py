@@ -1,0 +1,139 @@
+"""What holds in the long run: ``python -m sweeps.steady [seeds=8] [output_dir=outputs] [workers=2]``.
+
+Runs the article's grid three times: as the article does, ten steps from an empty start on 2 + 6 GPUs; in steady state;
+and in steady state with as many GPUs for rollout as for training. Prints the tables of docs/steady.md and writes them
+with the figure to <output_dir>/sweeps/steady/. The steady window ends four steps before the run does: the deadline
+rule admits nothing that cannot be trained any more, which pays in the last steps alone.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from simrl.cli.exit_code import FAILED, exit_code
+from simrl.config.schema import ConfigError
+from simrl.sweep.execute import run_points
+from simrl.sweep.grid import expand
+from simrl.sweep.request import KEYS, Request, parse, requested
+from simrl.terminal import print_answer, report
+from simrl.text_table import markdown_table
+
+if TYPE_CHECKING:
+    from sweeps.paired_effects import Effect
+
+GRID = Path(__file__).parent / "article.yaml"
+STEADY = {"versions": 40, "measure_from": 10, "measure_to": 36}
+BALANCED = {"rollout.instances": 4, "trainer.tensor_parallel": 4, "trainer.pipeline_parallel": 1}
+VARIANTS: Mapping[str, Mapping[str, Any]] = {
+    "ten steps, 2 + 6": {},
+    "steady, 2 + 6": STEADY,
+    "steady, 4 + 4": STEADY | BALANCED,
+}
+"""What is set beside the article's grid, by name."""
+STEADY_ONES = tuple(name for name, settings in VARIANTS.items() if settings)
+
+
+def effects_table(found: Sequence[Effect]) -> str:
+    """Return a Markdown table, a framework a row; a cell holds one value for each eta."""
+    etas = dict.fromkeys(effect.eta for effect in found)
+    head = [f"at eta {', '.join(map(str, etas))}", "token/s", "times areal", "waste, %", "max staleness"]
+    rows = []
+    for framework in dict.fromkeys(effect.framework for effect in found):
+        own = [effect for effect in found if effect.framework == framework]
+        rows.append(
+            [
+                framework,
+                " / ".join(f"{effect.throughput:,.0f}" for effect in own),
+                " / ".join(f"{effect.ratio:.2f} ± {effect.half_width:.2f}" for effect in own),
+                " / ".join(f"{100 * effect.waste:.0f}" for effect in own),
+                " / ".join(str(effect.staleness) for effect in own),
+            ]
+        )
+    return markdown_table(head, rows)
+
+
+def conclusions_text(tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    """Return a Markdown table: every conclusion of the article and on how many loads it holds, by variant."""
+    head = ["conclusion", "section", *tables]
+    first, *_ = tables.values()
+    rows = [
+        [of["statement"], str(of["section"]), *(_share(table[number]) for table in tables.values())]
+        for number, of in enumerate(first)
+    ]
+    return markdown_table(head, rows)
+
+
+def _share(conclusion: Mapping[str, Any]) -> str:
+    """Return on how many loads a conclusion holds, of those that have the runs to judge it."""
+    return f"{conclusion['holds']} of {conclusion['loads']}" if conclusion["loads"] else "-"
+
+
+def slug(variant: str) -> str:
+    """Return a variant's name as a folder's."""
+    return variant.replace(" + ", "+").replace(", ", "_").replace(" ", "_")
+
+
+def compute(request: Request) -> int:
+    """Run the variants, print the tables and write them; return the exit code.
+
+    Raises:
+        ConfigError: before anything runs, for a request that cannot be met.
+    """
+    from sweeps.collection import article_tables  # noqa: PLC0415 - workers read this file too: no pandas up there
+    from sweeps.conclusions import conclusions_table  # noqa: PLC0415
+    from sweeps.figures.steady_state import draw_steady_state  # noqa: PLC0415
+    from sweeps.loads import loads_of  # noqa: PLC0415
+    from sweeps.paired_effects import effects  # noqa: PLC0415
+
+    if request.settings:
+        key, value = next(iter(request.settings.items()))
+        raise ConfigError(
+            key, value, "is not taken here: the three variants are set; python -m sweeps.article takes it"
+        )
+    folder = request.output_dir / "sweeps" / "steady"
+    conclusions: dict[str, list[Mapping[str, Any]]] = {}
+    found: dict[str, list[Effect]] = {}
+    for variant, settings in VARIANTS.items():
+        asked = replace(request, settings=settings)
+        sweep = requested(GRID, asked)
+        points = expand(sweep)
+        report(f"{variant}: {len(points)} runs")
+        outcomes = run_points(
+            points,
+            request.output_dir,
+            workers=request.workers,
+            resume=request.resume,
+            limits=sweep.limits,
+            backend=request.backend,
+            sweep_folder=folder / slug(variant),
+            ray_address=request.ray_address,
+        )
+        if not all(outcome.state == "ok" for outcome in outcomes):
+            report(f"{variant}: {sum(outcome.state != 'ok' for outcome in outcomes)} runs did not finish; start again")
+            return FAILED
+        loads = loads_of(article_tables(points, outcomes, folder / slug(variant), request.output_dir / "runs"))
+        conclusions[variant] = conclusions_table(loads).to_dict("records")
+        found[variant] = effects(loads)
+    tables = [f"{name}:\n\n{effects_table(found[name])}" for name in STEADY_ONES]
+    text = "\n\n".join([conclusions_text(conclusions), *tables])
+    (folder / "steady.md").write_text(text + "\n")
+    draw_steady_state(folder / "steady.png", {name: found[name] for name in STEADY_ONES}, len(sweep.seeds))
+    print_answer(f"{text}\n\n  {folder}/: steady.md, steady.png")
+    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Do what the command line asks; return the exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if any(argument in ("-h", "--help") for argument in given):
+        print_answer(f"{__doc__}\n{KEYS}")
+        return 0
+    return exit_code(lambda: compute(parse(given)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
