@@ -23,7 +23,7 @@ from simrl.terminal import print_answer, report
 from simrl.text_table import markdown_table
 
 if TYPE_CHECKING:
-    from sweeps.paired_effects import Effect
+    from sweeps.standings import Standing
 
 GRID = Path(__file__).parent / "article.yaml"
 STEADY = {"versions": 40, "measure_from": 10, "measure_to": 36}
@@ -37,20 +37,20 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
 STEADY_ONES = tuple(name for name, settings in VARIANTS.items() if settings)
 
 
-def effects_table(found: Sequence[Effect]) -> str:
+def standings_table(found: Sequence[Standing]) -> str:
     """Return a Markdown table, a framework a row; a cell holds one value for each eta."""
-    etas = dict.fromkeys(effect.eta for effect in found)
+    etas = dict.fromkeys(standing.eta for standing in found)
     head = [f"at eta {', '.join(map(str, etas))}", "token/s", "times areal", "waste, %", "max staleness"]
     rows = []
-    for framework in dict.fromkeys(effect.framework for effect in found):
-        own = [effect for effect in found if effect.framework == framework]
+    for framework in dict.fromkeys(standing.framework for standing in found):
+        own = [standing for standing in found if standing.framework == framework]
         rows.append(
             [
                 framework,
-                " / ".join(f"{effect.throughput:,.0f}" for effect in own),
-                " / ".join(f"{effect.ratio:.2f} ± {effect.half_width:.2f}" for effect in own),
-                " / ".join(f"{100 * effect.waste:.0f}" for effect in own),
-                " / ".join(str(effect.staleness) for effect in own),
+                " / ".join(f"{standing.throughput:,.0f}" for standing in own),
+                " / ".join(f"{standing.ratio:.2f} ± {standing.half_width:.2f}" for standing in own),
+                " / ".join(f"{100 * standing.waste:.0f}" for standing in own),
+                " / ".join(str(standing.staleness) for standing in own),
             ]
         )
     return markdown_table(head, rows)
@@ -87,7 +87,7 @@ def compute(request: Request) -> int:
     from sweeps.conclusions import conclusions_table  # noqa: PLC0415
     from sweeps.figures.steady_state import draw_steady_state  # noqa: PLC0415
     from sweeps.loads import loads_of  # noqa: PLC0415
-    from sweeps.paired_effects import effects  # noqa: PLC0415
+    from sweeps.standings import standings  # noqa: PLC0415
 
     if request.settings:
         key, value = next(iter(request.settings.items()))
@@ -96,7 +96,7 @@ def compute(request: Request) -> int:
         )
     folder = request.output_dir / "sweeps" / "steady"
     conclusions: dict[str, list[Mapping[str, Any]]] = {}
-    found: dict[str, list[Effect]] = {}
+    found: dict[str, list[Standing]] = {}
     for variant, settings in VARIANTS.items():
         asked = replace(request, settings=settings)
         sweep = requested(GRID, asked)
@@ -117,8 +117,8 @@ def compute(request: Request) -> int:
             return FAILED
         loads = loads_of(article_tables(points, outcomes, folder / slug(variant), request.output_dir / "runs"))
         conclusions[variant] = conclusions_table(loads).to_dict("records")
-        found[variant] = effects(loads)
-    tables = [f"{name}:\n\n{effects_table(found[name])}" for name in STEADY_ONES]
+        found[variant] = standings(loads)
+    tables = [f"{name}:\n\n{standings_table(found[name])}" for name in STEADY_ONES]
     text = "\n\n".join([conclusions_text(conclusions), *tables])
     (folder / "steady.md").write_text(text + "\n")
     draw_steady_state(folder / "steady.png", {name: found[name] for name in STEADY_ONES}, len(sweep.seeds))

@@ -14,8 +14,8 @@ from simrl.sweep.request import parse, requested
 from sweeps.conclusions import CONCLUSIONS
 from sweeps.figures.steady_state import draw_steady_state
 from sweeps.loads import Load, Run
-from sweeps.paired_effects import Effect, effects
-from sweeps.steady import GRID, VARIANTS, conclusions_text, effects_table, main
+from sweeps.standings import Standing, standings
+from sweeps.steady import GRID, VARIANTS, conclusions_text, main, standings_table
 from tests.conftest import compose_config
 
 PAGE = Path(__file__).parent.parent / "docs" / "steady.md"
@@ -39,7 +39,7 @@ def test_a_framework_is_paired_with_the_base_of_the_same_load_and_eta() -> None:
         load(1, run("areal", 1, 200), run("roll", 1, 220)),
         load(2, run("roll", 1, 1000)),
     ]
-    found = {(effect.framework, effect.eta): effect for effect in effects(loads)}
+    found = {(standing.framework, standing.eta): standing for standing in standings(loads)}
     assert found["roll", 1].ratio == pytest.approx((0.9 + 1.1) / 2)
     assert found["roll", 1].half_width == pytest.approx(12.706 * 0.1, rel=1e-4)  # t of 1 degree; s / root 2 = 0.1
     assert found["roll", 1].throughput == pytest.approx(155)
@@ -51,13 +51,13 @@ def test_a_framework_is_paired_with_the_base_of_the_same_load_and_eta() -> None:
 def test_verl_counts_at_one_warm_up() -> None:
     """Of verl's warm-ups the first is shown."""
     loads = [load(0, run("areal", 1, 100), run("verl_drop", 1, 50, 1), run("verl_drop", 1, 70, 2))]
-    (verl,) = (effect for effect in effects(loads) if effect.framework == "verl_drop")
+    (verl,) = (standing for standing in standings(loads) if standing.framework == "verl_drop")
     assert verl.ratio == 0.5
 
 
 def test_a_row_holds_a_value_for_each_eta() -> None:
     """Throughput, ratio with its interval, waste and staleness, each by eta."""
-    shown = effects_table([Effect("roll", eta, 1000.0 * eta, 0.9, 0.01, 0.25, eta) for eta in (1, 2)])
+    shown = standings_table([Standing("roll", eta, 1000.0 * eta, 0.9, 0.01, 0.25, eta) for eta in (1, 2)])
     assert shown.splitlines()[0] == "| at eta 1, 2 | token/s | times areal | waste, % | max staleness |"
     assert shown.splitlines()[2] == "| roll | 1,000 / 2,000 | 0.90 ± 0.01 / 0.90 ± 0.01 | 25 / 25 | 1 / 2 |"
 
@@ -92,13 +92,13 @@ def test_the_figure_shows_each_ratio_in_its_row(tmp_path: Path, monkeypatch: pyt
     """A panel a split; a mark stands at its ratio, its bar is the interval."""
     drawn = []
     monkeypatch.setattr(style, "save", lambda figure, _: drawn.append(figure))
-    found = [Effect(name, eta, 1.0, 0.8 + 0.1 * eta, 0.05, 0.0, 1) for name in ("areal", "roll") for eta in (1, 2, 3)]
+    found = [Standing(name, eta, 1.0, 0.8 + 0.1 * eta, 0.05, 0.0, 1) for name in ("areal", "roll") for eta in (1, 2, 3)]
     draw_steady_state(tmp_path / "steady.png", {"2 + 6": found, "4 + 4": found}, 8)
     (figure,) = drawn
     assert [axis.get_title(loc="left") for axis in figure.axes] == ["2 + 6", "4 + 4"]
     for axis in figure.axes:
         marks = [(box.lines[0].get_xdata()[0], round(box.lines[0].get_ydata()[0])) for box in axis.containers]
-        assert marks == [(effect.ratio, row) for row in (0, 1) for effect in found[3 * row : 3 * row + 3]]
+        assert marks == [(standing.ratio, row) for row in (0, 1) for standing in found[3 * row : 3 * row + 3]]
         bars = [box.lines[2][0].get_segments()[0] for box in axis.containers]
         assert all(high[0] - low[0] == pytest.approx(0.1) for low, high in bars)
     assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == ["AReaL", "ROLL"]

@@ -14,7 +14,7 @@ from simrl.plots import layout, style
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from sweeps.paired_effects import Effect
+    from sweeps.standings import Standing
 
 WIDTH_IN, ROW_IN = 3.6, 0.34
 MARKS = {1: ("o", "#9ecae1"), 2: ("s", "#3182bd"), 3: ("^", "#08306b")}
@@ -23,7 +23,7 @@ OFFSET = 0.24
 """Rows between the marks of one framework."""
 
 
-def draw_steady_state(path: Path, found: Mapping[str, Sequence[Effect]], loads: int) -> None:
+def draw_steady_state(path: Path, found: Mapping[str, Sequence[Standing]], loads: int) -> None:
     """Write the figure.
 
     Args:
@@ -31,13 +31,13 @@ def draw_steady_state(path: Path, found: Mapping[str, Sequence[Effect]], loads: 
         found: Effects by panel; the same frameworks in each.
         loads: How many the intervals are taken over.
     """
-    frameworks = list(dict.fromkeys(effect.framework for effects in found.values() for effect in effects))
+    frameworks = list(dict.fromkeys(standing.framework for standings in found.values() for standing in standings))
     with style.house_style():
         figure = layout.sheet(12, 12)
-        panels = []
-        for title, effects in found.items():
+        panels: list[Axes] = []
+        for title, standings in found.items():
             axis = layout.panel(figure, WIDTH_IN, ROW_IN * len(frameworks), **({"sharex": panels[0]} if panels else {}))
-            _draw_panel(axis, effects, frameworks, named=not panels)
+            _draw_panel(axis, standings, frameworks, named=not panels)
             axis.set_title(title, loc="left", fontsize=10, fontweight="bold")
             panels.append(axis)
         handles: list[Any] = [
@@ -52,16 +52,16 @@ def draw_steady_state(path: Path, found: Mapping[str, Sequence[Effect]], loads: 
         style.save(figure, path)
 
 
-def _draw_panel(axis: Axes, effects: Sequence[Effect], frameworks: Sequence[str], *, named: bool) -> None:
+def _draw_panel(axis: Axes, standings: Sequence[Standing], frameworks: Sequence[str], *, named: bool) -> None:
     axis.axvline(1, color=style.MUTED, linewidth=0.8)
     for row in range(0, len(frameworks), 2):
         axis.axhspan(row - 0.5, row + 0.5, color=style.PAPER, linewidth=0, zorder=0)
-    for effect in effects:
-        marker, colour = MARKS[effect.eta]
-        at = frameworks.index(effect.framework) + OFFSET * (effect.eta - 2)
-        reach = 0.0 if math.isnan(effect.half_width) else effect.half_width
+    for standing in standings:
+        marker, colour = MARKS[standing.eta]
+        at = frameworks.index(standing.framework) + OFFSET * (standing.eta - 2)
+        reach = 0.0 if math.isnan(standing.half_width) else standing.half_width
         axis.errorbar(
-            effect.ratio, at, xerr=reach, marker=marker, color=colour, ecolor=style.INK, elinewidth=0.9, capsize=0,
+            standing.ratio, at, xerr=reach, marker=marker, color=colour, ecolor=style.INK, elinewidth=0.9, capsize=0,
             markersize=5, markeredgecolor=style.INK, markeredgewidth=0.4,
         )  # fmt: skip
     axis.set_ylim(len(frameworks) - 0.5, -0.5)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from simrl.plots.style import LOOKS
-from simrl.stats import t_interval
+from simrl.sweep.paired import Pair, difference
 from sweeps.loads import Load, Run
 
 ETAS = (1, 2, 3)
@@ -18,7 +18,7 @@ WARMUP = 1
 
 
 @dataclass(frozen=True)
-class Effect:
+class Standing:
     """A framework at one eta beside the base at the same, on the same loads."""
 
     framework: str
@@ -34,22 +34,24 @@ class Effect:
     """The largest of all loads, versions."""
 
 
-def effects(loads: Sequence[Load]) -> list[Effect]:
-    """Return every framework's effects at :data:`ETAS`, paired by load, in the order of figures."""
+def standings(loads: Sequence[Load]) -> list[Standing]:
+    """Return how every framework stands at :data:`ETAS`, paired by load, in the order of figures."""
     found = []
     for framework in LOOKS:
         for eta in ETAS:
             pairs = [(one, base) for load in loads for one, base in _pair(load, framework, eta)]
             if not pairs:
                 continue
-            ratios = [one.throughput / base.throughput for one, base in pairs]
+            settings, bases = (framework, eta), tuple(base.values for _, base in pairs)
+            change = difference(Pair(settings, bases, tuple(one.values for one, _ in pairs)), "effective_throughput")
+            assert change is not None, "every run has a throughput"
             found.append(
-                Effect(
+                Standing(
                     framework,
                     eta,
-                    fmean(one.throughput for one, _ in pairs),
-                    fmean(ratios),
-                    t_interval(ratios),
+                    change.b,
+                    change.ratio,
+                    change.ratio_ci95,
                     fmean(one["waste"] for one, _ in pairs),
                     max(one.staleness for one, _ in pairs),
                 )
