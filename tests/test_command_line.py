@@ -288,7 +288,18 @@ def a_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("arguments", [TINY, ("show", "RUN"), ("show", "RUN", "--json"), ("--help",), ("--cfg", "job")])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        TINY,
+        ("show", "RUN"),
+        ("show", "RUN", "--json"),
+        ("--help",),
+        ("plan", "--help"),
+        ("--cfg", "job"),
+        ("--version",),
+    ],
+)
 def test_a_reader_that_has_seen_enough_is_no_error(a_run: Path, arguments: tuple[str, ...]) -> None:
     """With stdout closed at its other end (| head) nothing is said, and the exit code is 0."""
     (run,) = (a_run / "outputs" / "runs").iterdir()
@@ -298,6 +309,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(a_run: Path, arguments: tuple
     done = subprocess.run(
         [sys.executable, "-m", "simrl", *given],
         cwd=a_run,
+        env={**os.environ, "PYTHONUNBUFFERED": ""},  # a buffer hides the closed pipe until the end
         stdout=writer,
         stderr=subprocess.PIPE,
         text=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import signal
+import sys
 from collections.abc import Callable
 from typing import NoReturn
 
@@ -27,7 +28,10 @@ def exit_code(action: Callable[[], int]) -> int:
     """Run a command and return its exit code; an error becomes one line on stderr."""
     kept = signal.signal(signal.SIGTERM, _terminate)
     try:
-        return action()
+        try:
+            return action()
+        finally:
+            sys.stdout.flush()  # a closed pipe shows here, not while the interpreter ends
     except (ConfigError, HydraException, OmegaConfBaseException) as error:
         report(explain(error))
         return BAD_INPUT
