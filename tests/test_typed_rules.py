@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -210,3 +210,15 @@ def test_a_look_that_no_figure_can_draw_is_refused(tmp_path: Path) -> None:
         file.write_text(f"name: mine\nlook: {look}\n")
         with pytest.raises(ConfigError, match=rf"^framework\.look\.{message}"):
             style.read_looks(tmp_path)
+
+
+@pytest.mark.parametrize("first", [AtLeast(0), MoreThan(0)])
+def test_limits_of_one_number_are_not_taken_for_each_other(first: AtLeast | MoreThan) -> None:
+    """A parameter that may be 0 may be so whichever other annotations with a 0 Python saw before."""
+    read = {}
+    for limit in (first, AtLeast(0), MoreThan(0)):  # typing hands out the same object for equal annotations
+        kind = make_dataclass("Kind", [("value", Annotated[float, limit])])
+        read[type(limit)] = parameters_of(kind)["value"]
+    read[AtLeast].check("value", 0)
+    with pytest.raises(ConfigError, match="must be more than 0"):
+        read[MoreThan].check("value", 0)
