@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from simrl.config.schema import brief
 from simrl.terminal import print_answer
 
 NAMES = ("plan", "sweep", "status", "collect", "compare", "show", "trace", "calibrate")
@@ -42,7 +43,7 @@ class OneLineParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the error and leave with exit code 2."""
-        self.exit(BAD_INPUT, f"{self.prog}: {message}; {self.prog} --help lists what it takes\n")
+        self.exit(BAD_INPUT, brief(f"{self.prog}: {message}; {self.prog} --help lists what it takes") + "\n")
 
 
 def help_line(name: str) -> str | None:

@@ -36,7 +36,7 @@ def check_extent(config: SimulationConfig, longest_tokens: int) -> None:
     blocks = kv_blocks(config.hardware, config.model, rollout)
     tracked = rollout.instances * blocks + at_once * (longest_tokens // rollout.block_size + 1)
     if tracked > MOST_TRACKED:
-        hint = f"tracks {tracked:,} KV blocks one by one; a run takes {MOST_TRACKED:,}: switch it off, or lower the load"
+        hint = f"tracks {tracked:,} KV blocks one by one; a run takes {MOST_TRACKED:,}: switch it off"
         raise ConfigError("rollout.enable_prefix_caching", rollout.enable_prefix_caching, hint)
 
 

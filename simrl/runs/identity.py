@@ -24,6 +24,7 @@ ROOTS = ("simrl.model.simulation", "simrl.model.metrics")
 NO_RESULTS = {
     "simrl.config.bounds",  # refuses, and computes nothing
     "simrl.config.ranges",  # the same
+    "simrl.model.extent",  # the same
     "simrl.model.control.rule_names",  # the modules it names are in the digest themselves
     "simrl.model.control.controllers",  # the same
     "simrl.model.engine.engines",  # the same
