@@ -30,7 +30,7 @@ LAYERS = (
 """Parts of simrl/ from the top: each imports those below it, and none beside or above it."""
 MODEL_LAYERS = (
     ("simulation",),
-    ("trainer", "feasibility"),
+    ("trainer", "feasibility", "extent"),
     ("control",),
     ("engine", "workload", "cost"),
 )

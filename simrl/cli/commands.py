@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from simrl.config.option_folders import config_folder
+from simrl.config.schema import brief
 from simrl.terminal import print_answer
 
 NAMES = ("plan", "sweep", "status", "collect", "compare", "show", "trace", "calibrate")
@@ -47,7 +48,7 @@ class OneLineParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the error and leave with exit code 2."""
-        self.exit(BAD_INPUT, f"{self.prog}: {message}; {self.prog} --help lists what it takes\n")
+        self.exit(BAD_INPUT, brief(f"{self.prog}: {message}; {self.prog} --help lists what it takes") + "\n")
 
 
 def help_line(name: str) -> str | None:

@@ -27,6 +27,7 @@ from simrl.config.overrides import raw_value
 from simrl.config.schema import ConfigError
 from simrl.config.yaml_text import yaml_text
 from simrl.runs.limits import Limits, limits_of
+from simrl.runs.output_folder import at_home, output_folder
 from simrl.runs.run import computed_before, run
 from simrl.runs.summary import read_metric, read_summary
 from simrl.sweep.executors.hydra_jobs import hydra_started
@@ -71,7 +72,8 @@ def single_job(config: DictConfig) -> int:
     """Run the only job and print its summary; return the exit code."""
     simulation = typed(config)
     files = partial(hydra_files, config)
-    outcome = run(simulation, config.output_dir, resume=config.resume, hydra_files=files, limits=limits_of(config))
+    output = output_folder("output_dir", config.output_dir)
+    outcome = run(simulation, output, resume=config.resume, hydra_files=files, limits=limits_of(config))
     if outcome.state != "ok":
         report(f"run failed: {outcome.error}")
         report(f"traceback: {outcome.folder / 'status.json'}")
@@ -91,9 +93,9 @@ def sweep_job(config: DictConfig, sweep_folder: Path, number: int) -> float | No
     limits = Limits()
     try:
         simulation, limits = typed(config), limits_of(config)
-        outcome = run(
-            simulation, config.output_dir, resume=config.resume, hydra_files=partial(hydra_files, config), limits=limits
-        )
+        output = output_folder("output_dir", config.output_dir)
+        files = partial(hydra_files, config)
+        outcome = run(simulation, output, resume=config.resume, hydra_files=files, limits=limits)
         link_run(sweep_folder, number, outcome.folder)
     except (
         OSError,
@@ -144,7 +146,9 @@ def single_run(hydra: Hydra, overrides: list[str]) -> int:
     simulation = typed(composed)
     # a place that only the job can resolve is looked at there
     unknown = "${hydra:" in str(raw_value(composed, "output_dir"))
-    if unknown or not (composed.resume and computed_before(simulation, composed.output_dir)):
+    if unknown or not (
+        composed.resume and computed_before(simulation, output_folder("output_dir", composed.output_dir))
+    ):
         # numba and the engine take 0.5 s
         from simrl.model.engine.vllm.compilation import compile_engine, compiling_ahead  # noqa: PLC0415
         from simrl.model.simulation import prepare  # noqa: PLC0415
@@ -189,11 +193,11 @@ def left_to_hydra() -> bool:
 def launch(arguments: list[str]) -> int:
     """Do what a command line of overrides asks for; return the exit code."""
     namespace = asked(arguments)
-    overrides = namespace.overrides
+    overrides = [at_home(override) for override in namespace.overrides]
     if namespace.shell_completion and not left_to_hydra():
         return 0
     if namespace.hydra_help or namespace.cfg or namespace.info or namespace.shell_completion:
-        options = [word for word in arguments if word not in overrides]
+        options = [word for word in arguments if word not in namespace.overrides]
         sys.argv[1:] = [*options, *overrides]  # Hydra wants its options all before the overrides, or all behind
         hydra_main(config_path=config_folder(), config_name="config", version_base="1.3")(job)()
         return 0

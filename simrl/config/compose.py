@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from secrets import token_hex
@@ -70,6 +71,7 @@ def _register() -> None:
     hugging_face_model = schema_of("model", HuggingFaceModel)
     ConfigStore.instance().store(group="model/schema", name="hugging_face", node=hugging_face_model)
     OmegaConf.register_new_resolver("minus", lambda a, b: a - b, replace=True)
+    OmegaConf.register_new_resolver("home", lambda path: os.path.expanduser(str(path)), replace=True)  # noqa: PTH111
     models = Path(config_folder()) / "model"
     OmegaConf.register_new_resolver(
         "hugging_face", lambda key, _parent_: hugging_face.value(key, _parent_.path, models), replace=True

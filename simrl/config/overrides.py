@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Override, RangeSweep
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import (
     ConfigAttributeError,
@@ -20,6 +22,7 @@ from omegaconf.errors import (
 )
 
 from simrl.config.option_folders import option_folder
+from simrl.config.ranges import check_count
 from simrl.config.schema import CHOICES, GROUPS, TOP_KEYS, ConfigError
 
 LONGEST_NAME = 255
@@ -40,15 +43,36 @@ def points_of(overrides: list[str]) -> list[list[str]]:
     """Return the overrides of every job of a sweep; one job if nothing is swept. Needs an initialised Hydra.
 
     Raises:
-        ConfigError: if a key is swept over nothing.
+        ConfigError: if a key is swept over nothing, or all together over more than a sweep takes.
     """
     loader = GlobalHydra.instance().config_loader()
     parsed = OverridesParser.create(config_loader=loader).parse_overrides(overrides)
+    total = 1
     for override in parsed:
-        if override.is_sweep_override() and not any(True for _ in override.sweep_iterator()):
-            raise _refusal(override, "holds no value, so there is nothing to run; give one or more")
+        if override.is_sweep_override():
+            count = _values_in(override)
+            if not count:
+                raise _refusal(override, "holds no value, so there is nothing to run; give one or more")
+            total *= count
+            key, _, values = str(override.input_line).partition("=")
+            check_count(key, values, total)
     batches = BasicSweeper.split_arguments(parsed, max_batch_size=None)
     return [list(point) for batch in batches for point in batch]
+
+
+def _values_in(override: Override) -> int:
+    """Return how many values a key is swept over, without making a list of them.
+
+    Raises:
+        ConfigError: for a range without end.
+    """
+    swept: Any = override._value  # noqa: SLF001 - Hydra has no other way to it
+    if not isinstance(swept, RangeSweep):
+        return sum(1 for _ in override.sweep_iterator())
+    bounds = (swept.start, swept.stop, swept.step)
+    if not swept.step or not all(math.isfinite(bound) for bound in bounds):
+        raise _refusal(override, "ends nowhere; give range(first,end,step) finite numbers and a step that is not 0")
+    return max(0, math.ceil((Decimal(swept.stop) - Decimal(swept.start)) / Decimal(swept.step)))
 
 
 def given_values(overrides: list[str]) -> dict[str, Any]:

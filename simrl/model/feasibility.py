@@ -15,6 +15,7 @@ from simrl.model.cost.parallel_layout import (
     needed_memory,
 )
 from simrl.model.engine.engines import check_engine
+from simrl.model.extent import check_extent
 from simrl.model.workload import Workload
 
 LONGEST_TRAJECTORY_S = 365 * 86400.0
@@ -112,6 +113,7 @@ def check(config: SimulationConfig, workload: Workload) -> None:
     longest_tokens = check_model_len(config, workload)
     check_times(config, longest_tokens)
     check_layouts(config, longest_tokens)
+    check_extent(config, longest_tokens)
     if config.framework.controller is None:
         check_supply(compose_rules(config.framework).admission, config.versions, config.groups_per_batch)
     else:  # a user's own, which need not have rules

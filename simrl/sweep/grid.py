@@ -26,13 +26,12 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped] # what OmegaConf reads files with
 
+from simrl.config.ranges import check_count
 from simrl.config.schema import OUTPUT_KEYS, ConfigError
 from simrl.runs.limits import Limits, limits_of
 
 KEYS = ("seeds", "run", "fail_fast", "shared", "blocks")
 RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)")
-MOST_POINTS = 1_000_000
-"""Points of a sweep: more would fill the memory before the first one runs."""
 BARE = re.compile(r"[A-Za-z0-9_./:+-]+")
 """Text that Hydra's override grammar takes without quotes."""
 
@@ -125,12 +124,6 @@ def seeds_of(value: Any, key: str = "seeds") -> tuple[int, ...]:
     if not seeds or any(not isinstance(seed, int) or isinstance(seed, bool) or seed < 0 for seed in seeds):
         raise ConfigError(key, value, "must be how many (1 or more), a list of seeds or a range first..last")
     return tuple(dict.fromkeys(seeds))
-
-
-def check_count(key: str, value: object, count: int) -> None:
-    """Raise ConfigError if *value* stands for more than MOST_POINTS of something, before any list of it is made."""
-    if count > MOST_POINTS:
-        raise ConfigError(key, value, f"stands for {count:,} points; a sweep takes {MOST_POINTS:,} at most")
 
 
 def values_of(key: str, value: Any) -> list[Any]:

@@ -115,7 +115,9 @@ def check_launcher(overrides: list[str]) -> None:
         raise ConfigError(N_JOBS, 0, "must be 1 or more, or -1 for one process a core")
     if SWEEP_DIR in given:
         name = given[SWEEP_DIR]
-        output_folder(SWEEP_DIR, str(name) if type(name) in (int, float) else name)
+        folder = output_folder(SWEEP_DIR, str(name) if type(name) in (int, float) else name)
+        if str(name).startswith("~"):  # Hydra makes it itself
+            raise ConfigError(SWEEP_DIR, name, f"is taken as it is written; write {folder}")
     launcher = str(given.get("hydra/launcher"))
     if launcher.startswith("submitit"):
         if not find_spec(SUBMITIT):
