@@ -37,6 +37,7 @@ from simrl.config.schema import (
     SimulationConfig,
     brief,
 )
+from simrl.config.yaml_text import UNREADABLE
 
 
 def search_path(*folders: str | Path) -> list[str]:
@@ -259,3 +260,7 @@ def _compose_choices(chosen: list[str]) -> DictConfig:
     except MarkedYAMLError as error:
         mark = error.problem_mark
         raise ConfigError("file", mark.name, f"is not valid YAML: line {mark.line + 1}, {error.problem}") from error
+    except ConfigError:
+        raise
+    except UNREADABLE as error:  # Hydra does not check all that it is given
+        raise ConfigError("argument", " ".join(chosen), f"cannot be composed ({error})") from error

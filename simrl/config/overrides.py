@@ -93,6 +93,8 @@ def check_choice(override: Override) -> None:
         fields = [known.name for known in dataclasses.fields(GROUPS[group])] if group in GROUPS else []
         if key in TOP_KEYS or field in fields:
             raise ConfigError("argument", f"~{key}", f"a run needs {key}; give it another value instead")
+        if value is not None and not isinstance(value, str):
+            raise _refusal(override, f"is no option's name; to take {key} away write ~{key}")
     elif key in CHOICES and (override.is_add() or override.is_force_add()):
         raise _refusal(override, f"a run has one {key}, and may choose another: leave out the +")
     elif key == "hydra.searchpath":
@@ -106,7 +108,9 @@ def check_choice(override: Override) -> None:
 
 def _may_be_name(value: object) -> bool:
     """Return whether Hydra takes a value for an option's name, several of them, or keys to set."""
-    return len(value) <= LONGEST_NAME if isinstance(value, str) else isinstance(value, list | dict)
+    if isinstance(value, list):
+        return all(isinstance(part, str) and len(part) <= LONGEST_NAME for part in value)
+    return len(value) <= LONGEST_NAME if isinstance(value, str) else isinstance(value, dict)
 
 
 def set_value(config: DictConfig, override: Override) -> None:
@@ -124,6 +128,8 @@ def set_value(config: DictConfig, override: Override) -> None:
         raise unknown_key(config, str(override.input_line)) from error
     except OmegaConfBaseException as error:
         raise _refusal(override, reason_of(error)) from error
+    except OverflowError as error:
+        raise _refusal(override, "is more than any number here can be; give a smaller one") from error
 
 
 def _refusal(override: Override, hint: str) -> ConfigError:

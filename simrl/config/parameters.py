@@ -52,6 +52,8 @@ class AtMost:
 Limit = AtLeast | AtMost | MoreThan
 
 
+LARGEST = 1 << 62
+"""Whole numbers end here: the simulation counts in 64 bits."""
 WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false", NoneType: "null"}
 """What YAML's types are called in a refusal."""
 
@@ -75,6 +77,8 @@ class Parameter(NamedTuple):
         if isinstance(value, int | float) and number:
             for limit in self.ranges:
                 limit.check(key, value)
+            if isinstance(value, int) and abs(value) >= LARGEST:
+                raise ConfigError(key, value, "must be below 2^62")
             if not isfinite(value):
                 raise ConfigError(key, value, "must be finite")
 

@@ -16,13 +16,14 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError, safe_load  # type: ignore[import-untyped]
+from yaml import safe_load  # type: ignore[import-untyped]
 
 from simrl.config.compose import compose_point, own_places, typed
 from simrl.config.composition import Compositions
 from simrl.config.option_folders import config_folder
 from simrl.config.overrides import points_of
 from simrl.config.schema import ConfigError
+from simrl.config.yaml_text import UNREADABLE
 from simrl.runs.atomic import atomic_file
 from simrl.runs.identity import run_id
 from simrl.runs.status import STATUS
@@ -134,7 +135,7 @@ def _each_once(points: Iterable[PlannedRun]) -> tuple[PlannedRun, ...]:
 def _own(run: Path) -> PlannedRun:
     """A run by itself: its overrides are those it was started with."""
     overrides: Any = None
-    with suppress(OSError, ValueError, RecursionError, YAMLError):
+    with suppress(OSError, *UNREADABLE):
         overrides = safe_load((run / ".hydra" / "overrides.yaml").read_text())
     return PlannedRun("", tuple(map(str, overrides if isinstance(overrides, list) else ())), run.name)
 
@@ -166,7 +167,7 @@ def _hydra_sweep(folder: Path) -> SweepFolder:
         hydra_node = OmegaConf.load(folder / MULTIRUN).hydra
         asked = [str(override) for override in hydra_node.overrides.task]
         places = own_places(hydra_node)
-    except (OSError, UnicodeDecodeError, YAMLError, OmegaConfBaseException, AttributeError, TypeError) as error:
+    except (OSError, OmegaConfBaseException, *UNREADABLE) as error:
         raise ConfigError(
             MULTIRUN, folder / MULTIRUN, "is damaged; start the sweep again, its runs are kept"
         ) from error

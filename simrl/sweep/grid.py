@@ -24,10 +24,10 @@ from typing import Any
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError  # type: ignore[import-untyped] # what OmegaConf reads files with
 
 from simrl.config.ranges import check_count
 from simrl.config.schema import OUTPUT_KEYS, ConfigError
+from simrl.config.yaml_text import UNREADABLE
 from simrl.runs.limits import Limits, limits_of
 
 KEYS = ("seeds", "run", "fail_fast", "shared", "blocks")
@@ -70,10 +70,12 @@ def load_sweep(path: str | Path) -> Sweep:
     try:
         content = OmegaConf.to_container(OmegaConf.load(path))
     except OSError as error:
-        raise ConfigError("sweep", file, f"cannot be read ({error.strerror}); name a YAML file of blocks") from error
+        raise ConfigError(
+            "sweep", file, f"cannot be read ({error.strerror or error}); name a YAML file of blocks"
+        ) from error
     except UnicodeDecodeError as error:
         raise ConfigError("sweep", file, f"is not valid UTF-8 (byte {error.start}); save it as UTF-8") from error
-    except (YAMLError, OmegaConfBaseException) as error:
+    except (*UNREADABLE, OmegaConfBaseException) as error:
         first = " ".join(str(error).split())
         raise ConfigError("sweep", file, f"is not valid YAML ({first})") from error
     return sweep_of(content, file)

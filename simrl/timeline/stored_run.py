@@ -6,10 +6,10 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError  # type: ignore[import-untyped] # what OmegaConf reads files with
 
 from simrl.config.compose import schema_of, typed
 from simrl.config.schema import GROUPS, ConfigError, SimulationConfig
+from simrl.config.yaml_text import UNREADABLE
 from simrl.runs.status import STATUS, damaged_table, read_status
 
 CONFIG = Path(".hydra") / "config.yaml"
@@ -55,7 +55,7 @@ def stored_config(folder: Path) -> SimulationConfig:
         return typed(OmegaConf.merge(_schemas(), stored))  # type: ignore[arg-type]
     except OSError as error:
         raise ConfigError("RUN", folder, f"keeps no {CONFIG}; run it again") from error
-    except (ConfigError, OmegaConfBaseException, YAMLError, ValueError, RecursionError, AssertionError) as error:
+    except (OmegaConfBaseException, AssertionError, *UNREADABLE) as error:
         reason = (str(error).splitlines() or ["it is no mapping"])[0]
         raise ConfigError(
             "RUN", folder, f"its {CONFIG} is damaged or of another version ({reason}); run it again"

@@ -12,6 +12,7 @@ from collections import Counter
 from pathlib import Path
 
 from simrl.model.engine.vllm.compilation import compile_engine
+from simrl.terminal import print_answer
 from tests.fuzz.odd_inputs import odd_input
 from tests.fuzz.verdict import known_keys, verdict
 
@@ -38,10 +39,12 @@ def main() -> int:
             took_s = time.monotonic() - started_s
             outcomes[f"{given.kind} {found.outcome}"] += 1
             if found.outcome == "finding" or took_s > 5:
-                print(f"--- {seed} ({took_s:.1f} s) {given}\n{found.text[:3000]}", flush=True)
+                print_answer(f"--- {seed} ({took_s:.1f} s) {given}\n{found.text[:3000]}")
     faulthandler.cancel_dump_traceback_later()
     took_s = time.monotonic() - began_s
-    print(f"{count} inputs in {took_s:.0f} s: {', '.join(f'{n} {name}' for name, n in sorted(outcomes.items()))}")
+    print_answer(
+        f"{count} inputs in {took_s:.0f} s: {', '.join(f'{n} {name}' for name, n in sorted(outcomes.items()))}"
+    )
     return int(any(name.endswith("finding") for name in outcomes))
 
 

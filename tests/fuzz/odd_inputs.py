@@ -16,15 +16,24 @@ SIZES = ("versions", "groups_per_batch", "group_size", "workload.batches")
 KINDS = (("value", 10), ("choice", 2), ("command", 1), ("sweep", 4), ("trace", 5))
 """What is made, and how often."""
 VALUES = (
-    "null true false yes -1 0 1 2 3 1.5 0.5 1e-9 nan inf -inf .nan .inf 1e300 -1e300 1e-300 5e-324 -0.0 1_000 0x10 1e +5 --5 "
-    "99999999999999999999 9223372036854775807 9223372036854775808 2147483648 -9223372036854775809 4611686018427387904 "
-    "'' \"\" ' \" abc ü 'ü' \N{SUPERSCRIPT TWO} \N{ARABIC-INDIC DIGIT THREE} '\u202e' \ud800 \x1b[31m '\x1b[31m' \0 a\0b \n 'a\nb' "
-    "[] [[]] [1,[2,[3,[4]]]] [1 1] {} {a:1} {a:{b:[1]}} {a {1:2} ( ) () \\ \\\\ = == , ,, 1,2 a,b range(3) range(3,0) "
-    "glob(*) choice(1,2) sort(3,1) shuffle(1,2) int(3) str(3) float(3) bool(3) int('x') int(1e300) json_str({}) "
-    "${nope} ${seed} ${hardware.gpus} ${oc.env:NOPE} ${oc.env:HOME} ${oc.create:1} ${.} ${..} ${...seed} ${ } ${ ${} ${a:} "
-    "${now:%Y} ${minus:1,2} ${minus:a,b} ${minus:1} ${hugging_face:x} ${random:} ${hydra:job.num} ??? * & *a &a !!str !!int "
-    "2026-01-01 12:30:45 on off ~ % @ # a#b a:b : :a os:system nope.nope:Nope json:JSONDecoder ../.. /dev/null /dev/zero"
-).split(" ")
+    "null", "true", "false", "yes", "-1", "0", "1", "2", "3", "1.5", "0.5", "1e-9", "nan", "inf", "-inf", ".nan",
+    ".inf", "1e300", "-1e300", "1e-300", "5e-324", "-0.0", "1_000", "0x10", "1e", "+5", "--5",
+    "99999999999999999999", "9223372036854775807", "9223372036854775808", "2147483648", "-9223372036854775809",
+    "4611686018427387904", "''", '""', "'", '"', "abc", "\xfc", "'\xfc'", "\xb2", "\u0663", "'\u202e'", "\ufffd",
+    "\x1b[31m", "'\x1b[31m'", "\x00", "a\x00b", "\n", "'a\nb'", "[]", "[[]]", "[1,[2,[3,[4]]]]", "[1", "1]", "{}",
+    "{a:1}", "{a:{b:[1]}}", "{a", "{1:2}", "(", ")", "()", "\\", "\\\\", "=", "==", ",", ",,", "1,2", "a,b",
+    "range(3)", "range(3,0)", "glob(*)", "choice(1,2)", "sort(3,1)", "shuffle(1,2)", "int(3)", "str(3)", "float(3)",
+    "bool(3)", "int('x')", "int(1e300)", "json_str({})", "${nope}", "${seed}", "${hardware.gpus}", "${oc.env:NOPE}",
+    "${oc.env:HOME}", "${oc.create:1}", "${.}", "${..}", "${...seed}", "${", "}", "${", "${}", "${a:}", "${now:%Y}",
+    "${minus:1,2}", "${minus:a,b}", "${minus:1}", "${hugging_face:x}", "${random:}", "${hydra:job.num}", "???", "*",
+    "&", "*a", "&a", "!!str", "!!int", "2026-01-01", "12:30:45", "on", "off", "~", "%", "@", "#", "a#b", "a:b", ":",
+    ":a", "os:system", "nope.nope:Nope", "json:JSONDecoder", "../..", "/dev/null", "/dev/zero",
+)  # fmt: skip
+PLAIN = (
+    "0", "1", "2", "3", "-1", "1e300", "1e-9", "nan", "inf", "0.5", "0.999", "1.0", "1.5", "7", "16", "1000", "1e5",
+    "1e9", "1e12", "1e16", "1e-300", "true", "false",
+)  # fmt: skip
+"""Values that many keys take, the first eight such as no long run comes of."""
 WORDS = (*VALUES, " ", "", "x" * 5000, "[" * 60 + "]" * 60, "{a:" * 60 + "1" + "}" * 60, "9" * 4000, "1" + "0" * 400)
 
 
@@ -56,7 +65,7 @@ def odd_input(seed: int, keys: Sequence[str], options: dict[str, Sequence[str]])
     if kind == "value":
         return OddInput(kind, (*BASE, *(odd_value(chance, keys) for _ in range(chance.choice((1, 1, 1, 2, 3))))))
     if kind == "choice":
-        return OddInput(kind, (*BASE, odd_choice(chance, keys, options)))
+        return OddInput(kind, (*BASE, odd_choice(chance, options)))
     if kind == "command":
         return OddInput(kind, odd_command(chance, keys, options))
     if kind == "sweep":
@@ -71,7 +80,9 @@ def odd_value(chance: random.Random, keys: Sequence[str]) -> str:
     if chance.random() < 0.1:
         key = mangled(chance, key)
     value = chance.choice(WORDS)
-    if chance.random() < 0.15:
+    if chance.random() < 0.5:
+        value = chance.choice(PLAIN[:8] if key in SIZES else PLAIN)
+    elif chance.random() < 0.15:
         value = f"{chance.choice(('-', '', '', '1e'))}{chance.choice((0, 1, 2, 3, 9, 10**10, 10**19, 10**300))}"
     if chance.random() < 0.1:
         value = f"[{value},{chance.choice(WORDS)}]"
@@ -85,13 +96,13 @@ def mangled(chance: random.Random, key: str) -> str:
     return chance.choice((key[:at] + insert + key[at:], key[:at], key[at:], key.upper(), f"{key}.{key}", f"{key}.x"))
 
 
-def odd_choice(chance: random.Random, keys: Sequence[str], options: dict[str, Sequence[str]]) -> str:
+def odd_choice(chance: random.Random, options: dict[str, Sequence[str]]) -> str:
     """Return an override that chooses an option, or looks as if it did."""
     group, other = chance.choice([*options]), chance.choice([*options])
     value = chance.choice((*options[other], *WORDS[:60], "schema/base", f"../{other}/{options[other][0]}", "null"))
     form = chance.choice(
-        ("{g}={v}", "{g}={v}", "{g}={v}", "+{g}={v}", "~{g}", "~{g}={v}", "{g}@{o}={v}", "{g}@x={v}", "+{g}@_global_={v}",
-         "{g}/schema={v}", "+{g}/{o}={v}", "{g}=[{v}]", "{g}={{name:{v}}}", "{g}.name={v}", "++{g}={v}")
+        ("{g}={v}", "{g}={v}", "{g}={v}", "+{g}={v}", "~{g}", "~{g}={v}", "{g}@{o}={v}", "{g}@x={v}",
+         "+{g}@_global_={v}", "{g}/schema={v}", "+{g}/{o}={v}", "{g}=[{v}]", "{g}={{name:{v}}}", "{g}.name={v}", "++{g}={v}")
     )  # fmt: skip
     return form.format(g=group, o=other, v=value)
 
@@ -103,7 +114,7 @@ def odd_command(chance: random.Random, keys: Sequence[str], options: dict[str, S
     )
     words = [
         odd_value(chance, keys),
-        odd_choice(chance, keys, options),
+        odd_choice(chance, options),
         chance.choice(WORDS),
         "--json",
         "--by",

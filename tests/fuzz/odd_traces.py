@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 
 COLUMNS = ("group", "prompt_tokens", "response_tokens")
 CELLS: tuple[Any, ...] = (
-    None, True, -1, 0, 1, 10, 1.0, 1.5, 1e300, float("nan"), float("inf"), 2**31, 2**31 - 1, 2**62, -(2**63), "", " ", "10", "1e3",
-    "0x10", "NaN", "ü", "\u202e", "a\nb", 'a"b', "a,b", "\0", "x" * 3000, [], [1], {"a": 1}, "٣", "²", "1_000", "+5",
+    None, True, -1, 0, 1, 10, 1.0, 1.5, 1e300, float("nan"), float("inf"), 2**31, 2**31 - 1, 2**62, -(2**63),
+    "", " ", "10", "1e3", "0x10", "NaN", "ü", "\u202e", "a\nb", 'a"b', "a,b", "\0", "x" * 3000, [], [1], {"a": 1}, "٣", "²", "1_000", "+5",
 )  # fmt: skip
 ARRAYS = (
     pa.array([b"a", b"a", b"b", b"b"]),
@@ -55,9 +55,8 @@ def trace_file(chance: random.Random, words: Sequence[str]) -> tuple[str, bytes,
         suffix = chance.choice((".jsonl", ".csv", ".parquet", ".CSV", ".txt", "", ".csv.gz"))
     columns = ()
     if chance.random() < 0.1:
-        columns = (
-            f"workload.{chance.choice(('group', 'prompt', 'response'))}_column={chance.choice((*COLUMNS, *words[:50]))}",
-        )
+        which = chance.choice(("group", "prompt", "response"))
+        columns = (f"workload.{which}_column={chance.choice((*COLUMNS, *words[:50]))}",)
     return suffix, content, columns
 
 
