@@ -38,6 +38,7 @@ from simrl.version import VERSION
 
 OTHER_CONFIGURATIONS = ("config_name", "config_path", "package", "experimental_rerun")
 """Hydra's options that would run something else than what was checked."""
+SHELLS = ("bash", "zsh", "fish")
 MODES = ("run", "multirun", "cfg", "info", "hydra_help", "shell_completion")
 """Hydra's options of which one at most makes sense."""
 
@@ -126,6 +127,10 @@ def asked(arguments: list[str]) -> argparse.Namespace:
         if "=" not in word and not word.startswith("~"):
             hint = f"no such command or key=value; commands are {', '.join(commands.NAMES)}, and stand first"
             raise ConfigError("argument", word, hint)
+    if namespace.resolve and not namespace.cfg:
+        parser.error("--resolve is for --cfg: simrl --cfg job --resolve")
+    if namespace.shell_completion and not asks_for_completion(namespace.overrides):
+        parser.error("-sc wants install=bash or uninstall=bash (or zsh, fish); the shell itself asks query=bash")
     if unknown:
         parser.error(f"no such option {' '.join(unknown)}")
     for option in OTHER_CONFIGURATIONS:
@@ -176,6 +181,13 @@ def with_mode(overrides: list[str], mode: RunMode) -> list[str]:
     """Return overrides that state the mode, as ``hydra.main`` hands them on."""
     stated = f"hydra.mode={mode.name}"
     return overrides if stated in overrides else [*overrides, stated]
+
+
+def asks_for_completion(words: list[str]) -> bool:
+    """Return whether the words behind ``-sc`` are what Hydra's plugins take."""
+    kinds = [word.partition("=") for word in words]
+    known = len(kinds) == 1 and kinds[0][0] in ("install", "uninstall", "query") and kinds[0][2] in SHELLS
+    return known and (kinds[0][0] != "query" or "COMP_LINE" in os.environ)
 
 
 def left_to_hydra() -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, RangeSweep
@@ -39,16 +40,37 @@ def is_group_choice(override: str) -> bool:
     return override[:1] in ("+", "~") or "/" in key or "@" in key or key in CHOICES or key.startswith("hydra.")
 
 
+def parsed(overrides: list[str], loader: ConfigLoader | None = None) -> list[Override]:
+    """Return what Hydra reads in overrides.
+
+    Raises:
+        ConfigError: for one at which its parser breaks.
+        OverrideParseException: for one that it refuses.
+    """
+    parser = OverridesParser.create(config_loader=loader)
+    found = []
+    for override in overrides:
+        try:
+            (read,) = parser.parse_overrides([override])
+        except (AssertionError, RecursionError, ValueError) as error:
+            key, _, value = override.partition("=")
+            hint = "cannot be read; give key=value, and numbers and lists of a size that makes sense"
+            raise ConfigError(key, value, hint) from error
+        if not read.key_or_group:
+            raise ConfigError(str(override), "", "has no key; give key=value")
+        found.append(read)
+    return found
+
+
 def points_of(overrides: list[str]) -> list[list[str]]:
     """Return the overrides of every job of a sweep; one job if nothing is swept. Needs an initialised Hydra.
 
     Raises:
         ConfigError: if a key is swept over nothing, or all together over more than a sweep takes.
     """
-    loader = GlobalHydra.instance().config_loader()
-    parsed = OverridesParser.create(config_loader=loader).parse_overrides(overrides)
+    read = parsed(overrides, GlobalHydra.instance().config_loader())
     total = 1
-    for override in parsed:
+    for override in read:
         if override.is_sweep_override():
             count = _values_in(override)
             if not count:
@@ -56,7 +78,7 @@ def points_of(overrides: list[str]) -> list[list[str]]:
             total *= count
             key, _, values = str(override.input_line).partition("=")
             check_count(key, values, total)
-    batches = BasicSweeper.split_arguments(parsed, max_batch_size=None)
+    batches = BasicSweeper.split_arguments(read, max_batch_size=None)
     return [list(point) for batch in batches for point in batch]
 
 
@@ -77,8 +99,8 @@ def _values_in(override: Override) -> int:
 
 def given_values(overrides: list[str]) -> dict[str, Any]:
     """Return key -> value of the overrides that are single values; the last one wins, as in Hydra."""
-    parsed = OverridesParser.create().parse_overrides(overrides)
-    return {override.key_or_group: override.value() for override in parsed if not override.is_sweep_override()}
+    read = parsed(overrides)
+    return {override.key_or_group: override.value() for override in read if not override.is_sweep_override()}
 
 
 def check_choice(override: Override) -> None:

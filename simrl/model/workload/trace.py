@@ -254,7 +254,10 @@ def _refuse_partial_groups(members: dict[object, list[int]], path: str, group_si
     sizes = Counter(len(indices) for indices in members.values())
     key, count = partial[0]
     hint = (
-        f"set group_size={count} or fix the trace"
+        f"if one group has {count} trajectories set group_size={count}; if its rows are {count // group_size} epochs of"
+        f" {group_size}, name each epoch's group by an id of its own, as {reprlib.repr(key)}-1"
+        if len(sizes) == 1 and count % group_size == 0
+        else f"set group_size={count} or fix the trace"
         if len(sizes) == 1
         else f"fix the trace, or set group_size={sizes.most_common(1)[0][0]} and remove the groups of other sizes"
     )
