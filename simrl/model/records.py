@@ -136,6 +136,10 @@ class TrajectoryLog:
         row["instance"] = instance
         row["submit_ns"] = now_ns
 
+    def moved(self, number: int, instance: int) -> None:
+        """Write that a trajectory goes on elsewhere; its row keeps the last place."""
+        self._rows[number]["instance"] = instance
+
     def finished(self, request: FinishedRequest, tokens: int, version: int) -> None:
         """Write the end of a trajectory of *tokens* generated tokens, the last of them of the weights *version*."""
         row = self._rows[request.trajectory]
