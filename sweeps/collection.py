@@ -44,7 +44,7 @@ def article_tables(points: Sequence[Point], outcomes: Sequence[Outcome], folder:
             level = batches.group_by("staleness").aggregate([("tokens", "sum")]).sort_by("staleness")
             names = pa.array([run_id] * len(level))
             levels.append(pa.table([names, level["staleness"], level["tokens_sum"]], ["run_id", "staleness", "tokens"]))
-        summary = pa.concat_tables(rows, promote_options="default")
+        summary = pa.concat_tables(rows, promote_options="permissive")  # a parameter may be 3 here and 1.5 there
         summary = summary.add_column(0, "block", pa.array(list(blocks.values())))
         for name, content in ((LEVELS, pa.concat_tables(levels)), (SWEEP, summary)):
             with atomic_file(folder / name) as aside:

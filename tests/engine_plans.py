@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from simrl.config.schema import EngineCosts
 from simrl.model.engine.vllm import scheduler, stretch
 from simrl.model.engine.vllm.engine import EngineOptions, build_state
+from simrl.model.engine.vllm.saved_state import save
 from simrl.model.engine.vllm.state import (
     ABORTED,
     ENGINE,
@@ -153,9 +154,9 @@ class Instance:
     def move(self, until_ns: int) -> None:
         """Bring the instance to *until_ns*; leave the clock alone if that is never."""
         if self.run_ahead:
-            stretch.save(self.state, self._saved)
+            save(self.state, self._saved)
             stretch.advance(self.state, NEVER_NS, False)
-            stretch.save(self._saved, self.state)
+            save(self._saved, self.state)
         while True:
             outcome = stretch.advance(self.state, until_ns, self.single)
             if outcome == stretch.SAMPLES_FULL:

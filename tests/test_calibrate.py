@@ -250,7 +250,7 @@ BAD: dict[str, tuple[dict[str, Any], Callable[[Path], None] | None, str]] = {
     "low not below high": ({"parameters": {"trainer.mfu": [0.5, 0.5, 0.5]}}, None, "low must be below high"),
     "start outside": ({"parameters": {"trainer.mfu": [0.3, 0.2, 0.7]}}, None, "start must lie from low to high"),
     "not three numbers": ({"parameters": {"trainer.mfu": [0.3, "x", 0.7]}}, None, "must be three numbers"),
-    "bad point": ({"point": ["framework.etta=1"]}, None, "nearest: framework.eta"),
+    "bad point": ({"point": ["framework.etta=1"]}, None, "framework.etta=1: no such key"),
     "no list of overrides": ({"point": "versions=2"}, None, "point=versions=2: must be a list"),
     "no source": ({"measured": None, "hold_out_every": None}, None, "it names neither"),
     "two sources": ({"reference": "run.csv"}, None, "it names reference and measured"),

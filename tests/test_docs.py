@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 from simrl.model.control.mechanism_table import full_table, rows, short_table
+from simrl.version import VERSION
 
 ROOT = Path(__file__).parent.parent
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted(ROOT.glob("[st]*/**/README.md")))
+PAGES = (*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), *sorted(ROOT.glob("[st]*/**/README.md")))
 """All pages; .venv and outputs hold none."""
 
 
@@ -51,3 +54,38 @@ def test_paths_in_the_docs_exist() -> None:
         for module in re.findall(r"python -m ((?:simrl|sweeps)[\w.]*\w)", text):
             base = ROOT.joinpath(*module.split("."))
             assert base.with_suffix(".py").exists() or (base / "__main__.py").exists(), f"{page.name}: {module}"
+
+
+def test_the_packages_description_needs_no_repository() -> None:
+    """What a package index shows of the README has no link into the repository, and names the files instead."""
+    tool = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
+    hook = tool["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
+    text = ""
+    for fragment in hook["fragments"]:
+        part = (ROOT / fragment["path"]).read_text()
+        part = part.split(fragment["start-after"], 1)[1] if "start-after" in fragment else part
+        text += part.split(fragment["end-before"], 1)[0] if "end-before" in fragment else part
+    assert "](docs/" in text
+    for rule in hook["substitutions"]:
+        text = re.sub(rule["pattern"], rule["replacement"], text)
+    assert not re.findall(r"\]\((?!\w+://|#)", text)
+    assert "`docs/sweeps.md`" in text
+    assert "![" not in text
+
+
+def test_contributing_names_files_that_exist() -> None:
+    """Every folder, file and test that CONTRIBUTING.md names is there."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    named = re.findall(r"(?:simrl|tests|docs|conf|sweeps)/[\w/.]*", text)
+    assert len(named) > 20
+    for name in named:
+        assert (ROOT / name.rstrip(".")).exists(), name
+
+
+def test_every_page_names_the_version_there_is() -> None:
+    """The citation is of this version, and the changelog has it."""
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert citation["version"] == VERSION
+    assert citation["cff-version"] == "1.2.0"
+    assert {"message", "title", "authors"} <= set(citation)
+    assert f"## [{VERSION}]" in (ROOT / "CHANGELOG.md").read_text()

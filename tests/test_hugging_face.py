@@ -22,6 +22,10 @@ TWINS = {
     "Qwen3-30B-A3B": "qwen3_30b_a3b",
     "Llama-3.1-8B": "llama3_1_8b",
     "Qwen2.5-7B": "qwen2_5_7b",
+    "Qwen3.5-35B-A3B": "qwen3_5_35b_a3b",
+    "DeepSeek-V3": "deepseek_v3",
+    "GLM-4.5-Air": "glm_4_5_air",
+    "gpt-oss-120b": "gpt_oss_120b",
 }
 SMALL = {
     "model_type": "llama",
@@ -92,6 +96,25 @@ def test_experts_are_read_in_both_spellings(shape) -> None:
     assert (mixtral.experts, mixtral.experts_per_token, mixtral.ffn) == (8, 2, 512)
 
 
+def test_layers_with_a_window_are_read_in_both_spellings(shape) -> None:
+    """Layer by layer, or as every so many; a window that no layer uses is none."""
+    listed = shape({**SMALL, "layer_types": ["sliding_attention", "full_attention"] * 2, "sliding_window": 64})
+    counted = shape({**SMALL, "sliding_window_pattern": 2, "sliding_window": 64})
+    unused = shape({**SMALL, "layer_types": ["full_attention"] * 4, "sliding_window": 64})
+    assert listed == counted
+    assert (listed.full_attention_interval, listed.sliding_window) == (2, 64)
+    assert (unused.full_attention_interval, unused.sliding_window) == (1, 0)
+
+
+def test_latent_attention_with_uneven_heads_is_refused(shape) -> None:
+    """Keys and values of different width, and queries that are not compressed, have no key in a model."""
+    latent = {"kv_lora_rank": 64, "q_lora_rank": 64, "qk_nope_head_dim": 32, "qk_rope_head_dim": 16, "v_head_dim": 32}
+    assert shape({**SMALL, **latent}).rope_dim == 16
+    for change in ({"v_head_dim": 64}, {"q_lora_rank": None}):
+        with pytest.raises(ConfigError, match=next(iter(change))):
+            shape({**SMALL, **latent, **change})
+
+
 def test_a_multimodal_model_is_its_decoder(shape) -> None:
     """The decoder's values stand in text_config; what stands around it counts where it has none."""
     model = shape({"text_config": SMALL, "hidden_size": 9, "tie_word_embeddings": True, "vision_config": {"depth": 2}})
@@ -122,17 +145,16 @@ def test_values_on_the_command_line_win(shape) -> None:
     [
         ("kv_lora_rank", 512),
         ("layer_types", ["full_attention", "linear_attention"]),
-        ("layer_types", ["full_attention", "sliding_attention"]),
+        ("layer_types", ["sliding_attention", "sliding_attention"]),
+        ("layer_types", ["chunked_attention", "full_attention"]),
         ("sliding_window", 4096),
-        ("full_attention_interval", 4),
+        ("attention_chunk_size", 8192),
+        ("mamba_d_state", 16),
         ("is_encoder_decoder", True),
         ("hidden_act", "gelu_new"),
-        ("n_shared_experts", 1),
-        ("shared_expert_intermediate_size", 64),
-        ("first_k_dense_replace", 3),
-        ("mlp_only_layers", [0]),
+        ("intermediate_size_mlp", 64),
         ("decoder_sparse_step", 2),
-        ("quantization_config", {"quant_method": "fp8"}),
+        ("quantization_config", {"quant_method": "awq"}),
     ],
 )
 def test_a_shape_that_cannot_be_expressed_is_refused_by_its_key(shape, key: str, value: object) -> None:

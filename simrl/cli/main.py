@@ -15,7 +15,7 @@ from hydra._internal.hydra import Hydra
 from hydra._internal.utils import get_args_parser
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from simrl.cli import commands
 from simrl.cli.exit_code import FAILED, exit_code
@@ -40,11 +40,11 @@ MODES = ("run", "multirun", "cfg", "info", "hydra_help", "shell_completion")
 
 def hydra_files(config: DictConfig) -> dict[str, str]:
     """Return the three files Hydra keeps of a job."""
-    own = OmegaConf.create({"hydra": HydraConfig.get()})
+    own = HydraConfig.get()
     return {
         "config.yaml": yaml_text(stored(config)),
-        "hydra.yaml": yaml_text(own),
-        "overrides.yaml": yaml_text(HydraConfig.get().overrides.task),
+        "hydra.yaml": yaml_text(own, below="hydra"),
+        "overrides.yaml": yaml_text(own.overrides.task),
     }
 
 

@@ -19,9 +19,11 @@ get_omega_conf_dumper()
 ConfigDumper.add_representer(str, OmegaConfDumper.str_representer)
 
 
-def yaml_text(config: Any) -> str:
-    """Return what ``OmegaConf.to_yaml(config)`` returns."""
-    content = OmegaConf.to_container(config, resolve=False, enum_to_str=True)
+def yaml_text(config: Any, below: str | None = None) -> str:
+    """Return what ``OmegaConf.to_yaml(config)`` returns, under the key *below* if one is given."""
+    content: Any = OmegaConf.to_container(config, resolve=False, enum_to_str=True)
+    if below is not None:
+        content = {below: content}
     options = {"default_flow_style": False, "allow_unicode": True, "sort_keys": False}
     return str(yaml.dump(content, Dumper=ConfigDumper, **options))
 

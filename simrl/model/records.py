@@ -6,14 +6,12 @@ the run is over.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from simrl.model.engine.requests import FinishedRequest, OpenRequest
+from simrl.model.engine.requests import FinishedRequest, OpenRequest
 
 UNFINISHED, TRAINED, DROPPED_L2, DROPPED_L3 = 0, 1, 2, 3
 FATES = ("unfinished", "trained", "dropped_l2", "dropped_l3")
@@ -87,23 +85,11 @@ class InstanceTotals:
         return duration_ns + self.beyond_end_ns - self.busy_ns - self.paused_ns
 
 
-UNKNOWN = (
-    "first_token_version",
-    "end_version",
-    "consumed_version",
-    "instance",
-    "submit_ns",
-    "first_token_ns",
-    "finish_ns",
-    "decided_ns",
-)
-"""Fields that are NONE until they are known."""
+FINISHED = FinishedRequest._fields
 
 
 class TrajectoryLog:
-    """Trajectory rows that grow with the run; a group's members stand together.
-
-    It is written while the run goes on and read when the run is over.
+    """What happened to the trajectories, in order; rows are made of it when the run is over.
 
     Args:
         group_size: members of a group.
@@ -111,74 +97,95 @@ class TrajectoryLog:
 
     def __init__(self, group_size: int):
         self._group_size = group_size
-        self._count = 0
-        self._rows = np.zeros(2048, TRAJECTORY)
+        # Entries of the lists that grow with every trajectory stand one after the other: so many tuples kept would keep
+        # Python's garbage collector busy.
+        self._groups: list[int] = []
+        """Group, admission version."""
+        self._lengths: list[int] = []
+        """Prompt tokens, response tokens; by trajectory."""
+        self._submitted: list[int] = []
+        """Trajectory, instance, ns."""
+        self._moved: list[int] = []
+        """Trajectory, the instance it went on on."""
+        self._finished: list[int] = []
+        """What a FinishedRequest has."""
+        self._end_versions: list[int] = []
+        """Weights of the last token of the finished ones."""
+        self._interrupted: list[tuple[OpenRequest, int]] = []
+        self._decided: list[tuple[Sequence[int], int, int, int]] = []
+        """(trajectories, fate, ns, consumed version)"""
         self._boundaries: list[tuple[np.ndarray, int, np.ndarray]] = []
         """(trajectories, version that ended, their tokens so far) at every weight update."""
 
-    def opened(self, group: int, version: int, prompt_tokens: Sequence[int], responses: Sequence[int]) -> None:
-        """Write the rows of an admitted group; groups come in order."""
-        first = self._count
-        self._count += self._group_size
-        if self._count > len(self._rows):
-            self._rows = np.concatenate([self._rows, np.zeros_like(self._rows)])
-        rows = self._rows[first : self._count]
-        rows["group"] = group
-        rows["prompt_tokens"] = prompt_tokens
-        rows["response_tokens"] = responses
-        rows["admission_version"] = version
-        for name in UNKNOWN:
-            rows[name] = NONE
+    def opened(self, group: int, version: int, lengths: Iterable[int]) -> None:
+        """Note an admitted group and its members' prompt and response tokens, in turns; groups come in order."""
+        self._groups += (group, version)
+        self._lengths += lengths
 
     def submitted(self, number: int, instance: int, now_ns: int) -> None:
-        """Write where a trajectory went, and when."""
-        row = self._rows[number]
-        row["instance"] = instance
-        row["submit_ns"] = now_ns
+        """Note where a trajectory went, and when."""
+        self._submitted += (number, instance, now_ns)
 
     def moved(self, number: int, instance: int) -> None:
-        """Write that a trajectory goes on elsewhere; its row keeps the last place."""
-        self._rows[number]["instance"] = instance
+        """Note that a trajectory goes on elsewhere; its row keeps the last place."""
+        self._moved += (number, instance)
 
-    def finished(self, request: FinishedRequest, tokens: int, version: int) -> None:
-        """Write the end of a trajectory of *tokens* generated tokens, the last of them of the weights *version*."""
-        row = self._rows[request.trajectory]
-        row["generated_tokens"] = tokens
-        row["first_token_version"] = request.first_version
-        row["end_version"] = version
-        row["preemptions"] = request.preemptions
-        row["reprefill_tokens"] = request.reprefill_tokens
-        row["first_token_ns"] = request.first_token_ns
-        row["finish_ns"] = request.finish_ns
+    def finished(self, request: FinishedRequest, version: int) -> None:
+        """Note the end of a trajectory that has all its tokens, the last of them of the weights *version*."""
+        self._finished += request
+        self._end_versions.append(version)
 
     def interrupted(self, request: OpenRequest, version: int) -> None:
-        """Write how far a trajectory came that was aborted, or was under way when the run ended."""
-        row = self._rows[request.trajectory]
-        row["generated_tokens"] = request.generated_tokens
-        row["first_token_version"] = request.first_version
-        row["end_version"] = version
-        row["preemptions"] = request.preemptions
-        row["reprefill_tokens"] = request.reprefill_tokens
-        row["first_token_ns"] = request.first_token_ns
+        """Note how far a trajectory came that was aborted, or was under way when the run ended."""
+        self._interrupted.append((request, version))
 
     def weights_changed(self, numbers: np.ndarray, tokens: np.ndarray, version: int) -> None:
-        """Write how many tokens trajectories have when the weights *version* go."""
+        """Note how many tokens trajectories have when the weights *version* go."""
         self._boundaries.append((numbers, version, tokens))
 
     def decided(self, numbers: Sequence[int], fate: int, now_ns: int, consumed_version: int = NONE) -> None:
-        """Write what became of trajectories."""
-        self._rows["fate"][numbers] = fate
-        self._rows["decided_ns"][numbers] = now_ns
-        self._rows["consumed_version"][numbers] = consumed_version
+        """Note what became of trajectories."""
+        self._decided.append((numbers, fate, now_ns, consumed_version))
 
     def trajectories(self) -> np.ndarray:
-        """Return the TRAJECTORY rows."""
-        return self._rows[: self._count].copy()
+        """Return the TRAJECTORY rows; a group's members stand together."""
+        rows = np.zeros(len(self._lengths) // 2, TRAJECTORY)
+        for name in ("end_version", "consumed_version", "instance", "submit_ns", "finish_ns", "decided_ns"):
+            rows[name] = NONE
+        rows["first_token_version"] = rows["first_token_ns"] = NONE
+        groups = np.repeat(_columns(self._groups, 2), self._group_size, axis=1)
+        rows["group"], rows["admission_version"] = groups
+        rows["prompt_tokens"], rows["response_tokens"] = _columns(self._lengths, 2)
+        submitted, instance, submit_ns = _columns(self._submitted, 3)
+        rows["instance"][submitted], rows["submit_ns"][submitted] = instance, submit_ns
+        moved, instance = _columns(self._moved, 2)
+        rows["instance"][moved] = instance  # of several the last one stays
+        finished = _columns(self._finished, len(FINISHED))
+        ended = finished[FINISHED.index("trajectory")]
+        for name, values in zip(FINISHED, finished, strict=True):
+            if name != "trajectory":
+                rows[name][ended] = values
+        rows["generated_tokens"][ended] = rows["response_tokens"][ended]
+        rows["end_version"][ended] = self._end_versions
+        for request, version in self._interrupted:
+            row = rows[request.trajectory]
+            for name, value in request._asdict().items():
+                if name not in ("trajectory", "lost_tokens"):
+                    row[name] = value
+            row["end_version"] = version
+        for numbers, fate, now_ns, consumed_version in self._decided:
+            rows["fate"][numbers] = fate
+            rows["decided_ns"][numbers] = now_ns
+            rows["consumed_version"][numbers] = consumed_version
+        return rows
 
-    def segments(self) -> np.ndarray:
-        """Return SEGMENT rows with tokens > 0, by trajectory and in order of generation."""
-        rows = self._rows[: self._count]
-        numbers = np.arange(self._count)
+    def segments(self, rows: np.ndarray) -> np.ndarray:
+        """Return SEGMENT rows with tokens > 0, by trajectory and in order of generation.
+
+        Args:
+            rows: what :meth:`trajectories` returned.
+        """
+        numbers = np.arange(len(rows))
         trajectory = np.concatenate([t for t, _, _ in self._boundaries] + [numbers])
         version = np.concatenate([np.full(len(t), v) for t, v, _ in self._boundaries] + [rows["end_version"]])
         so_far = np.concatenate([tokens for _, _, tokens in self._boundaries] + [rows["generated_tokens"]])
@@ -191,6 +198,11 @@ class TrajectoryLog:
         segments = np.empty(len(trajectory), SEGMENT)
         segments["trajectory"], segments["version"], segments["tokens"] = trajectory, version, so_far - before
         return segments[segments["tokens"] > 0]
+
+
+def _columns(entries: list[int], width: int) -> np.ndarray:
+    """Return what stands in the *width* places of each entry, by place."""
+    return np.array(entries, np.int64).reshape(-1, width).T
 
 
 @dataclass(frozen=True)

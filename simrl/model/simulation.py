@@ -92,9 +92,10 @@ class Simulation:
 
     def records(self) -> Records:
         """Return what the run left."""
+        trajectories = self._log.trajectories()
         return Records(
-            trajectories=self._log.trajectories(),
-            segments=self._log.segments(),
+            trajectories=trajectories,
+            segments=self._log.segments(trajectories),
             batches=self._trainer.batches,
             timelines=self._cluster.timelines(),
             instances=self._cluster.totals(),

@@ -53,6 +53,11 @@ class Turn(NamedTuple):
     """Time between its end and the next turn."""
 
 
+def one_turn(prompt_tokens: int, responses: Iterable[int]) -> list[tuple[Turn, ...]]:
+    """Return the turns of a group's members that answer one prompt, once, with *responses* tokens each."""
+    return [(Turn(prompt_tokens, tokens),) for tokens in responses]
+
+
 @dataclass(slots=True, eq=False)
 class Trajectory:
     """One sampled response, as it stands; only :class:`Trajectories` writes to it."""
@@ -61,6 +66,10 @@ class Trajectory:
     """group * group_size + member."""
     group: int
     turns: tuple[Turn, ...]
+    input_tokens: int
+    """Of all turns; with the output its length in training."""
+    output_tokens: int
+    """Of all turns."""
     state: str = OPENED
     turns_done: int = 0
     instance: int = NONE
@@ -74,14 +83,9 @@ class Trajectory:
         return self.turns[self.turns_done]
 
     @property
-    def output_tokens(self) -> int:
-        """Tokens it generates in all."""
-        return sum(turn.output_tokens for turn in self.turns)
-
-    @property
     def tokens(self) -> int:
         """Its length in training: all that it was given and all that it generates."""
-        return sum(turn.input_tokens + turn.output_tokens for turn in self.turns)
+        return self.input_tokens + self.output_tokens
 
 
 class Trajectories:
@@ -106,27 +110,21 @@ class Trajectories:
         living = self._living
         return [living[number] for number in range(first, first + self.group_size) if number in living]
 
-    def open_group(self, group: int, version: int, prompt_tokens: int, responses: Sequence[int]) -> list[Trajectory]:
-        """Open the members of a group, each of one turn.
+    def open_group(self, group: int, version: int, members: Sequence[tuple[Turn, ...]]) -> None:
+        """Open the members of a group.
 
         Args:
             group: its number; groups are opened in order.
             version: trainer version at its admission.
-            prompt_tokens: of every member.
-            responses: tokens, by member.
+            members: the turns of each.
         """
-        members = [((Turn(prompt_tokens, tokens)),) for tokens in responses]
-        return self.open_turns(group, version, members)
-
-    def open_turns(self, group: int, version: int, members: Sequence[tuple[Turn, ...]]) -> list[Trajectory]:
-        """Open the members of a group, each with its turns."""
-        first = group * self.group_size
-        opened = [Trajectory(first + member, group, turns) for member, turns in enumerate(members)]
-        for trajectory in opened:
-            self._living[trajectory.number] = trajectory
-        prompts = [turns[0].input_tokens for turns in members]
-        self._log.opened(group, version, prompts, [trajectory.output_tokens for trajectory in opened])
-        return opened
+        lengths: list[int] = []
+        for number, turns in enumerate(members, group * self.group_size):
+            input_tokens = sum([turn.input_tokens for turn in turns])
+            output_tokens = sum([turn.output_tokens for turn in turns])
+            self._living[number] = Trajectory(number, group, turns, input_tokens, output_tokens)
+            lengths += (input_tokens, output_tokens)
+        self._log.opened(group, version, lengths)
 
     def generate(self, trajectory: Trajectory, instance: int, now_ns: int) -> None:
         """Begin a turn on *instance*."""
@@ -150,7 +148,7 @@ class Trajectories:
         _enter(trajectory, SCORED)
         trajectory.turns_done += 1
         trajectory.end_version = version
-        self._log.finished(finished, trajectory.output_tokens, version)
+        self._log.finished(finished, version)
         return trajectory
 
     def interrupt(self, request: OpenRequest, version: int) -> None:

@@ -223,7 +223,7 @@ def trace_sums(events: Iterable[Event]) -> dict[str, Any]:
 
 
 def write_trace(events: Iterable[Event], about: dict[str, Any], path: Path) -> None:
-    """Write *events*, one a line, to *path*: complete or not at all.
+    """Write *events*, one a line, to *path*, which appears when it is complete.
 
     Args:
         events: the events.

@@ -161,7 +161,7 @@ def _line(axis: Axes, line: pd.DataFrame, name: str, *, filled: bool, weight: fl
     look = style.look_of(name)
     drawn: dict[str, Any] = {"color": look.colour, "linestyle": look.dashes, "linewidth": weight, "marker": look.marker}
     drawn |= {"markersize": 6.0 + weight / 2, "markeredgewidth": 1.3, "zorder": 3 + weight}
-    drawn["zorder"] += 0.1 * (look.dashes != style.SOLID)  # the solid line of an equal shows between the dashes
+    drawn["zorder"] += 0.1 * (look.dashes != style.DASHES["solid"])  # a solid line shows between dashes
     drawn |= {"markerfacecolor": look.colour if filled else "white", "markeredgecolor": look.colour}
     axis.plot(line["x"], line["mean"], clip_on=False, label=f"_{name}", **drawn)
 

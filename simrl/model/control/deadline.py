@@ -41,8 +41,8 @@ class Backlog(Admission):
     """Unfinished trajectories of due groups, per instance, beyond which nothing starts unless rollout is scarce; null
     never holds."""
     instances: Annotated[int, AtLeast(1)] = 1
-    scarce_above: Annotated[float, AtLeast(0)] = 0.5
-    """Rollout is scarce if the trainer waits for batches more than this share of the time."""
+    scarce_from: Annotated[float, AtLeast(0)] = 0.0
+    """Rollout is scarce if the trainer waits for batches this share of the time or more; 0 takes it for scarce."""
     stop_at_last_step: bool = False
     """Admit no group that no step is left to train: nothing is dropped, so their number is known."""
 
@@ -65,7 +65,7 @@ class Backlog(Admission):
         """Return the places left; a batch in training holds its places until its weights are out."""
         batch = ledger.groups_per_batch
         in_training = ledger.taken - ledger.version * batch
-        scarce = ledger.wait_share > self.scarce_above
+        scarce = ledger.wait_share >= self.scarce_from
         if scarce and self.hold_while_training and in_training > 0:
             return 0
         if not scarce and self.due_per_instance is not None and self.eta > 0:

@@ -13,7 +13,7 @@ from simrl.model.control.ledger import RUNNING, Group, Ledger
 from simrl.model.control.rule import Rule
 from simrl.model.control.rules import Rules, compose_rules
 from simrl.model.engine.protocol import Rollout
-from simrl.model.trajectory import GENERATING, Trajectories, Trajectory
+from simrl.model.trajectory import GENERATING, Trajectories, Trajectory, one_turn
 from simrl.model.workload import Workload
 
 WAITS_OF_VERSIONS = 4
@@ -94,7 +94,8 @@ class GroupController:
             rule.admitted(self.ledger, group)
         self._groups[group.index] = group
         prompt_tokens, responses = self._workload.lengths(group.index)
-        self.trajectories.open_group(group.index, group.admission_version, prompt_tokens, responses.tolist())
+        members = one_turn(prompt_tokens, responses.tolist())
+        self.trajectories.open_group(group.index, group.admission_version, members)
         return group
 
     def submit(self, group: Group, members: int) -> None:

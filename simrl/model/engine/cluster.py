@@ -102,7 +102,8 @@ class Cluster:
 
     def views(self) -> list[EngineView]:
         """Return what the engines show now, by instance; nothing is disturbed."""
-        return [instance.look() for instance in self.instances]
+        now = now_ns(self.env)
+        return [instance.engine.look(now) for instance in self.instances]
 
     def close(self) -> None:
         """Bring all engines to the present and record what is unfinished."""

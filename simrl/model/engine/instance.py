@@ -8,7 +8,7 @@ from typing import Any
 from simpy import Environment, Event, Interrupt
 
 from simrl.model.clock import COMPLETION, Alarm, now_ns
-from simrl.model.engine.protocol import Engine, EngineView
+from simrl.model.engine.protocol import Engine
 from simrl.model.engine.requests import FinishedRequest
 
 
@@ -47,7 +47,7 @@ class Instance:
 
     @property
     def _runs_nothing(self) -> bool:
-        return self.look().running == 0
+        return self.engine.look(now_ns(self.env)).running == 0
 
     def reach(self) -> Engine:
         """Bring the engine to the present so that it can be acted on; its plan is made anew afterwards."""
@@ -56,10 +56,6 @@ class Instance:
             self._interrupted = True
             self.process.interrupt()
         return self.engine
-
-    def look(self) -> EngineView:
-        """Return what the engine shows now; nothing is disturbed."""
-        return self.engine.look(now_ns(self.env))
 
     def drain(self) -> Event:
         """Stop admission; return an event for when no request is running."""

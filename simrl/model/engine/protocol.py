@@ -110,7 +110,7 @@ class Engine(Protocol):
     def advance(self) -> int | None:
         """Run ahead to the next completion; return when that is, ns, or None if nothing is left to run.
 
-        It may return an earlier time too, at which collect() yields nothing.
+        It may return an earlier time too, at which collect() has nothing.
 
         Raises:
             StuckError: if requests are left that can never be scheduled.
@@ -123,7 +123,7 @@ class Engine(Protocol):
         """Return what the engine shows at *now_ns*; what it planned stays. Times never go back."""
 
     def collect(self) -> Iterable[FinishedRequest]:
-        """Yield what finished at the time advance() returned, which is the present, in order; forget it."""
+        """Return what finished at the time advance() returned, which is the present, in order; forget it."""
 
     def open_requests(self) -> list[OpenRequest]:
         """Return all requests in flight."""

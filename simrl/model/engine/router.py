@@ -16,20 +16,22 @@ class FewestInFlight:
 
     def __init__(self, instances: int):
         self._instances = instances
-        self._loads = [0] * instances
-        self._order = list(range(instances))
-        """load * instances + index, ascending: to keep it in order costs less than a scan."""
+        self._keys = list(range(instances))
+        """Requests in flight * instances + index, by index."""
+        self._order = list(self._keys)
+        """The keys, ascending: to keep them in order costs less than a scan."""
 
     def choose(self) -> int:
         """Return the index of the instance that gets the next request, which counts from now on."""
-        index = self._order.pop(0) % self._instances
-        self._loads[index] += 1
-        insort(self._order, self._loads[index] * self._instances + index)
+        key = self._order.pop(0) + self._instances
+        index = key % self._instances
+        self._keys[index] = key
+        insort(self._order, key)
         return index
 
     def leave(self, index: int) -> None:
         """Take note that a request has left instance *index*."""
-        key = self._loads[index] * self._instances + index
-        self._loads[index] -= 1
+        key = self._keys[index]
+        self._keys[index] = key - self._instances
         del self._order[bisect_left(self._order, key)]
         insort(self._order, key - self._instances)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from simrl.config.parameters import AtLeast
 from simrl.config.schema import at_least
@@ -67,8 +67,7 @@ class AdaptiveConcurrency(Admission):
         at_least("max_inflight", self.max_inflight, self.min_inflight)
 
 
-@dataclass(frozen=True)
-class EngineReading:
+class EngineReading(NamedTuple):
     """What one engine's metrics say at a poll."""
 
     engine: str

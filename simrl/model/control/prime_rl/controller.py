@@ -16,7 +16,7 @@ from simrl.model.control.prime_rl.orchestrator import Dropped, OlderThanCollecti
 from simrl.model.control.prime_rl.train_sink import FifoSink
 from simrl.model.control.rules import compose_rules
 from simrl.model.engine.protocol import Rollout
-from simrl.model.trajectory import GENERATING, SCORED, Trajectories, Trajectory
+from simrl.model.trajectory import GENERATING, SCORED, Trajectories, Trajectory, one_turn
 from simrl.model.workload import Workload
 
 DISPATCH = TRAINER + 1
@@ -151,8 +151,8 @@ class PrimeRLController:
             group, member = divmod(number, self._trajectories.group_size)
             if member == 0:
                 prompt_tokens, responses = self._workload.lengths(group)
-                version = self.orchestrator.version
-                self._trajectories.open_group(group, version, prompt_tokens, responses.tolist())
+                members = one_turn(prompt_tokens, responses.tolist())
+                self._trajectories.open_group(group, self.orchestrator.version, members)
             self._rollout.submit(self._trajectories[number])
 
     def _work_off(self) -> None:

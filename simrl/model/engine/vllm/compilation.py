@@ -16,6 +16,7 @@ from simrl.config.schema import EngineCosts
 from simrl.model.engine.vllm import scheduler, stretch
 from simrl.model.engine.vllm.compiled import CACHE_FOLDER, remove_old_caches, stamp
 from simrl.model.engine.vllm.engine import EngineOptions, VllmEngine, build_state
+from simrl.model.engine.vllm.saved_state import save
 
 PARTS = ("stretch", "iteration")
 """Of about the same length. What one needs late, the other has put into the cache by then; if not, it is compiled twice
@@ -32,8 +33,8 @@ def calls_of(part: str) -> list[tuple[Any, tuple[Any, ...]]]:
     if part == "stretch":
         return [
             (stretch.decode_stretch, (state, int64)),
-            (stretch.save, (state, state)),
-            (stretch.look, (state, int64)),
+            (save, (state, state)),
+            (stretch.save_and_look, (state, state, int64)),
             (scheduler.submit, (state, *[int64] * 6)),
             (stretch.save_and_advance, (state, state, boolean)),
         ]

@@ -22,7 +22,7 @@ import numba
 from llvmlite import binding
 from numba.core.caching import FunctionCache
 
-COMPILED_SOURCES = ("state.py", "kv_cache.py", "scheduler.py", "stretch.py")
+COMPILED_SOURCES = ("state.py", "kv_cache.py", "scheduler.py", "stretch.py", "saved_state.py")
 UNUSED_DAYS, KEPT_CACHES = 30, 3
 """A cache of other sources goes when it was not used for so long; the newest ones stay."""
 

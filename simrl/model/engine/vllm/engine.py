@@ -6,10 +6,9 @@ its last committed state and runs to that instant instead; results do not depend
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from operator import itemgetter
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from simrl.model.cost.memory import kv_blocks
 from simrl.model.engine.protocol import ABORT, DRAIN, KEEP, RECOMPUTE, EngineView, StuckError
 from simrl.model.engine.requests import FinishedRequest, OpenRequest, Progress
 from simrl.model.engine.vllm import scheduler, stretch
+from simrl.model.engine.vllm.saved_state import save
 from simrl.model.engine.vllm.state import (
     ENGINE,
     FREE,
@@ -58,9 +58,15 @@ class EngineOptions:
 
 ENGINE_COUNTERS = [field.name for field in fields(InstanceTotals) if field.name in (ENGINE.names or ())]
 
+
 # A whole record read at once is several times faster than field by field.
-FINISHED_FIELDS = itemgetter(*((REQUEST.names or ()).index(name) for name in FinishedRequest._fields[1:]))
-OPEN_FIELDS = itemgetter(*((REQUEST.names or ()).index(name) for name in OpenRequest._fields))
+def _request_fields(row: type[FinishedRequest | OpenRequest]) -> itemgetter[Any]:
+    """Return what picks, from a request's record as a tuple, all that *row* asks for but the time of the end."""
+    names = [{"first_token_version": "first_version"}.get(name, name) for name in row._fields if name != "finish_ns"]
+    return itemgetter(*((REQUEST.names or ()).index(name) for name in names))
+
+
+FINISHED_FIELDS, OPEN_FIELDS = _request_fields(FinishedRequest), _request_fields(OpenRequest)
 
 
 def engine_options(config: SimulationConfig, longest_tokens: int) -> EngineOptions:
@@ -125,12 +131,16 @@ class VllmEngine:
     def __init__(self, options: EngineOptions, costs: EngineCosts, *, single: bool = False):
         self.state = build_state(options, costs)
         self._saved = build_state(options, costs)
-        self._options = options
+        self._limits = (options.blocks - 1, options.blocks * options.block_size, options.max_model_len)
+        """Usable blocks, tokens of all blocks, tokens of the longest request."""
         self._single = single
         self._free_slots = list(range(len(self.state.requests) - 1, -1, -1))
         self._slots: dict[int, int] = {}
         self._ahead = False
-        self._seen: EngineState | None = None
+        self._completed = False
+        """Whether there are finished requests to collect when the time has come."""
+        self._seen = self._saved
+        """A copy of _saved that ran to where it was looked at; _saved itself until the first look."""
         self._seen_of_plan = False
         """Whether _seen comes from the state from which the engine is ahead now."""
         self._admission_paused = False
@@ -166,6 +176,7 @@ class VllmEngine:
         if outcome == stretch.STUCK:
             raise StuckError(f"{len(self._slots)} requests, none can be scheduled")
         self._ahead = True
+        self._completed = outcome == stretch.COMPLETED
         self._seen_of_plan = False
         self.due_ns = None if outcome == stretch.IDLE else end_ns
         return self.due_ns
@@ -173,7 +184,8 @@ class VllmEngine:
     def catch_up(self, now_ns: int) -> None:
         """Bring the engine to *now_ns*: whatever it ran beyond is undone."""
         if self._ahead and self.due_ns != now_ns:
-            stretch.save(self._saved, self.state)
+            self._completed = False
+            save(self._saved, self.state)
             while stretch.advance(self.state, now_ns, False) == stretch.SAMPLES_FULL:
                 self.state = with_more_samples(self.state)
         self._ahead = False
@@ -188,33 +200,35 @@ class VllmEngine:
     def look(self, now_ns: int) -> EngineView:
         """Return what the engine shows at *now_ns*; unlike catch_up() this leaves the plan as it is."""
         if self._ahead:
-            if self._seen is None or not self._seen_of_plan:
-                self._seen = self._committed()
+            source = self._seen if self._seen_of_plan else self._saved
+            shown = stretch.glance(source.engine, source.requests, source.running, now_ns)
+            if shown == stretch.NOTHING_SEEN:
+                shown = stretch.save_and_look(self._saved, self._playground(), now_ns)
                 self._seen_of_plan = True
-            running, waiting, free_blocks, preemptions = stretch.look(self._seen, now_ns)
         else:
             engine = self.state.engine[["running", "waiting", "free_blocks", "preemptions"]]
-            running, waiting, free_blocks, preemptions = engine[0].item()
-        blocks = self._options.blocks
+            shown = engine[0].item()
+        running, waiting, free_blocks, preemptions = shown
+        usable_blocks, capacity_tokens, longest_tokens = self._limits
+        used_blocks = usable_blocks - free_blocks
+        in_flight = len(self._slots)
         return EngineView(
-            len(self._slots),
-            running,
-            waiting,
-            blocks - 1 - free_blocks,
-            blocks - 1,
-            preemptions,
-            blocks * self._options.block_size,
-            self._options.max_model_len,
+            in_flight, running, waiting, used_blocks, usable_blocks, preemptions, capacity_tokens, longest_tokens
         )
 
-    def _committed(self) -> EngineState:
-        """Return a copy, to play with, of the state from which the engine ran ahead; it takes no samples."""
-        if self._seen is None or len(self._seen.requests) != len(self._saved.requests):
+    def _playground(self) -> EngineState:
+        """Return room for a copy, to play with, of the state from which the engine ran ahead."""
+        if self._seen is self._saved or len(self._seen.requests) != len(self._saved.requests):
             self._seen = EngineState(*(array.copy() for array in self._saved))
-        stretch.save(self._saved, self._seen)
-        self._seen.engine["sample_every_ns"] = self._seen.engine["next_sample_ns"] = NEVER_NS
         self._seen_of_plan = False
         return self._seen
+
+    def _committed(self) -> EngineState:
+        """Return such a copy; it takes no samples."""
+        seen = self._playground()
+        save(self._saved, seen)
+        seen.engine["sample_every_ns"] = seen.engine["next_sample_ns"] = NEVER_NS
+        return seen
 
     def _pause(self, start_ns: int, end_ns: int) -> None:
         """Count a span in which the engine is kept from computing; nothing if it is empty."""
@@ -226,21 +240,23 @@ class VllmEngine:
         while len(self.state.samples) - int(engine["samples"]) < needed:
             self.state = with_more_samples(self.state)
 
-    def collect(self) -> Iterator[FinishedRequest]:
-        """Yield the requests the last completion finished, in vLLM's order, and forget them."""
+    def collect(self) -> list[FinishedRequest]:
+        """Return the requests the last completion finished, in vLLM's order, and forget them."""
         self._ahead = False
+        if not self._completed:
+            return []
+        self._completed = False
+        assert self.due_ns is not None
         state = self.state
-        count = int(state.engine["finished"][0])
-        if count:
-            finish_ns = int(state.engine["end_ns"][0])
-            state.engine["finished"] = 0
-            status = state.requests["status"]
-            for slot in state.finished[:count].tolist():
-                status[slot] = FREE
-                finished = FinishedRequest(finish_ns, *FINISHED_FIELDS(state.requests[slot].item()))
-                del self._slots[finished.trajectory]
-                self._free_slots.append(slot)
-                yield finished
+        collected = []
+        for slot in state.finished[: state.engine["finished"][0]].tolist():
+            record = state.requests[slot]
+            finished = FinishedRequest(self.due_ns, *FINISHED_FIELDS(record.item()))
+            record["status"] = FREE
+            del self._slots[finished.trajectory]
+            self._free_slots.append(slot)
+            collected.append(finished)
+        return collected
 
     def submit(
         self, trajectory: int, prompt_tokens: int, target_tokens: int, prefix_key: int, prefix_tokens: int

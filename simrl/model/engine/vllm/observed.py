@@ -6,7 +6,6 @@ stepped again, iteration by iteration, until nothing but decode is left, which i
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -121,8 +120,8 @@ class ObservedEngine(VllmEngine):
             self._note_iterations()
         self._now_ns = now_ns
 
-    def collect(self) -> Iterator[FinishedRequest]:
-        """Yield the requests the last completion finished."""
+    def collect(self) -> list[FinishedRequest]:
+        """Return the requests the last completion finished."""
         if self._ahead:
             assert self.due_ns is not None
             self._note_iterations()

@@ -7,10 +7,13 @@ whether the stretch is taken in one go or iteration by iteration, so both give t
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from simrl.model.engine.vllm.compiled import compiled, inlined
 from simrl.model.engine.vllm.kv_cache import blocks_for, hash_of_block, hit_blocks, register, take_block
+from simrl.model.engine.vllm.saved_state import save
 from simrl.model.engine.vllm.scheduler import (
     admissible_tokens,
     drop_finished_from_running,
@@ -22,6 +25,7 @@ from simrl.model.engine.vllm.scheduler import (
 )
 from simrl.model.engine.vllm.state import NEVER_NS, PAUSED_ALL, UNPAUSED, EngineState
 
+NOTHING_SEEN = (-1, -1, -1, -1)
 # Why advance() returned.
 IDLE, REACHED, COMPLETED, STEPPED, SAMPLES_FULL, STUCK = 0, 1, 2, 3, 4, 5
 
@@ -33,9 +37,8 @@ def to_ns(seconds: float) -> int:
 
 
 @inlined
-def stretch_end_ns(state: EngineState, iterations: int) -> int:
+def stretch_end_ns(engine: Any, iterations: int) -> int:
     """Return when the stretch's iteration number *iterations* (from 1) ends."""
-    engine = state.engine[0]
     requests = engine.anchor_requests
     linear = max(engine.decode_floor_s, engine.decode_base_s + engine.decode_per_request_s * requests)
     attended = iterations * engine.anchor_context_tokens + requests * (iterations * (iterations - 1) // 2)
@@ -107,7 +110,7 @@ def begin_iteration(state: EngineState) -> bool:
             engine.anchor_context_tokens = context
             engine.anchor_iterations = 0
         engine.anchor_iterations += 1
-        engine.end_ns = stretch_end_ns(state, engine.anchor_iterations)
+        engine.end_ns = stretch_end_ns(engine, engine.anchor_iterations)
         engine.decode_ns += engine.end_ns - engine.clock_ns
     else:
         engine.steady = 0
@@ -232,17 +235,17 @@ def decode_stretch(state: EngineState, until_ns: int) -> int:
     low, high = 0, most  # the largest number of iterations that end by until_ns
     while low < high:
         middle = (low + high + 1) // 2
-        if stretch_end_ns(state, done + middle) <= until_ns:
+        if stretch_end_ns(engine, done + middle) <= until_ns:
             low = middle
         else:
             high = middle - 1
     iterations = low
     if iterations == 0:
         return 0
-    end_ns = stretch_end_ns(state, done + iterations)
+    end_ns = stretch_end_ns(engine, done + iterations)
     under_way = 1
     while engine.next_sample_ns < end_ns:
-        while stretch_end_ns(state, done + under_way) <= engine.next_sample_ns:
+        while stretch_end_ns(engine, done + under_way) <= engine.next_sample_ns:
             under_way += 1
         here = engine.next_sample_ns
         sample_until(state, here + 1, engine.running, engine.waiting, used_blocks_after(state, under_way))
@@ -319,43 +322,6 @@ def advance(state: EngineState, until_ns: int, single: bool) -> int:
 
 
 @compiled
-def look(state: EngineState, until_ns: int) -> tuple[int, int, int, int]:
-    """Run to *until_ns*, which no completion precedes; return running, waiting, free blocks and preemptions."""
-    advance(state, until_ns, False)
-    engine = state.engine[0]
-    return engine.running, engine.waiting, engine.free_blocks, engine.preemptions
-
-
-@inlined
-def copy_first(source: np.ndarray, target: np.ndarray, count: int) -> None:
-    """Copy the first *count* elements; a slice assignment would allocate."""
-    for place in range(count):
-        target[place] = source[place]
-
-
-@compiled
-def save(state: EngineState, copy: EngineState) -> None:
-    """Copy what advance() may change into *copy*, an equally large state."""
-    engine = state.engine[0]
-    copy.engine[0] = state.engine[0]
-    copy_first(state.requests, copy.requests, engine.slots_used)
-    copy_first(state.running, copy.running, engine.running)
-    copy_first(state.waiting, copy.waiting, len(state.waiting))
-    copy_first(state.scheduled, copy.scheduled, engine.scheduled)
-    if engine.prefix_caching == 1:
-        copy_first(state.block_references, copy.block_references, len(state.block_references))
-        copy_first(state.block_hash, copy.block_hash, len(state.block_hash))
-        copy_first(state.queue_next, copy.queue_next, len(state.queue_next))
-        copy_first(state.queue_previous, copy.queue_previous, len(state.queue_previous))
-        copy_first(state.hash_next, copy.hash_next, len(state.hash_next))
-        copy_first(state.hash_bucket, copy.hash_bucket, len(state.hash_bucket))
-        for place in range(engine.running):
-            slot = state.running[place]
-            for block in range(state.requests[slot].blocks):
-                copy.block_table[slot, block] = state.block_table[slot, block]
-
-
-@compiled
 def save_and_advance(state: EngineState, copy: EngineState, single: bool) -> tuple[int, int]:
     """Save *state*, then run to the next completion; return why it stopped and when the last iteration ended.
 
@@ -364,3 +330,51 @@ def save_and_advance(state: EngineState, copy: EngineState, single: bool) -> tup
     save(state, copy)
     outcome = advance(state, np.int64(NEVER_NS), single)  # as a constant it would be a type, and advance() two
     return outcome, state.engine[0].end_ns
+
+
+@compiled
+def glance(engines: np.ndarray, requests: np.ndarray, running: np.ndarray, now_ns: int) -> tuple[int, int, int, int]:
+    """Return running, waiting, free blocks and preemptions as they will be at *now_ns*, before the next completion.
+
+    In closed form, from three arrays of a state, since to hand over a whole one costs more than all else; NOTHING_SEEN
+    if that does not do: if the engine is neither idle nor in a stretch of decode which goes on, as far as is known.
+    """
+    engine = engines[0]
+    if engine.in_flight == 0:
+        if engine.running + engine.waiting == 0:
+            return 0, 0, engine.free_blocks, engine.preemptions
+        return NOTHING_SEEN
+    free_blocks = engine.free_blocks
+    if engine.end_ns < now_ns:
+        if engine.steady == 0 or engine.waiting > 0 or engine.scheduled != engine.running or engine.reset_pending == 1:
+            return NOTHING_SEEN
+        if engine.paused == PAUSED_ALL or engine.hold_until_ns > engine.end_ns:
+            return NOTHING_SEEN
+        done = engine.anchor_iterations
+        last = 2
+        while last < engine.max_model_len and stretch_end_ns(engine, done + last) < now_ns:
+            last *= 2
+        more = 1  # iterations after the one under way that begin before now_ns: up to the first that ends later
+        while more < last:
+            middle = (more + last) // 2
+            if stretch_end_ns(engine, done + middle) < now_ns:
+                more = middle + 1
+            else:
+                last = middle
+        for place in range(engine.running):
+            request = requests[running[place]]
+            free_blocks -= blocks_for(request.computed_tokens + more, engine.block_size) - request.blocks
+        if free_blocks < 0:
+            return NOTHING_SEEN
+    return engine.running, engine.waiting, free_blocks, engine.preemptions
+
+
+@compiled
+def save_and_look(state: EngineState, copy: EngineState, now_ns: int) -> tuple[int, int, int, int]:
+    """Copy *state*, which stays, and run the copy to *now_ns*; return what glance() returns. It takes no samples."""
+    save(state, copy)
+    engine = copy.engine[0]
+    engine.sample_every_ns = NEVER_NS
+    engine.next_sample_ns = NEVER_NS
+    advance(copy, now_ns, False)
+    return engine.running, engine.waiting, engine.free_blocks, engine.preemptions
