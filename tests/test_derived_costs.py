@@ -9,7 +9,8 @@ import pytest
 
 from simrl.config.schema import HardwareConfig, ModelConfig, TrainerConfig
 from simrl.model.cost.iteration import derived_costs
-from simrl.model.cost.memory import kv_bytes_per_token, multiplied_parameters, parameter_count
+from simrl.model.cost.memory import kv_bytes_per_token
+from simrl.model.cost.parameter_counts import multiplied_parameters, parameter_count
 from simrl.model.cost.training import pipeline_s, step_time
 from tests.conftest import compose_config
 

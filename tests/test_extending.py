@@ -86,3 +86,31 @@ def test_a_law_that_gives_no_lengths_is_refused(law: str, line: str, tmp_path: P
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(simrl.ConfigError, match=line):
         simrl.simulate([f"workload.law={module}:Bad", "versions=1", "group_size=4"])
+
+
+@pytest.mark.parametrize("framework", ["roll", "nemo_windowed"])
+@pytest.mark.parametrize("weight_update", ["abort", "drain"])
+def test_the_recipes_engine_loses_no_token_and_no_time(
+    framework: str, weight_update: str, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under cancelling, drops and weight updates its counters are those of the trajectories and of the clock."""
+    monkeypatch.syspath_prepend(place)
+    engine = "rollout.engine=my_package.engines:FixedRate"
+    small = ["versions=3", "groups_per_batch=4", f"framework.weight_update={weight_update}"]
+    result = simrl.simulate([f"framework={framework}", engine, *small])
+    trajectories, instances = result.to_pandas("trajectories"), result.to_pandas("instances")
+    trained = trajectories[trajectories["fate"] == "trained"]
+    assert (trained["generated_tokens"] == trained["response_tokens"]).all()
+    assert instances["decode_tokens"].sum() == trajectories["generated_tokens"].sum()
+    assert result.table("segments")["tokens"].to_numpy().sum() == trajectories["generated_tokens"].sum()
+    assert (instances["idle_s"] >= 0).all()
+    assert result.summary["max_staleness"] <= result.summary["strict_bound"]
+
+
+def test_the_recipes_controller_trains_only_what_the_newest_weights_generated(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every token has staleness 0, and nothing is wasted."""
+    monkeypatch.syspath_prepend(place)
+    result = simrl.simulate(["framework=synchronous", "versions=3", "groups_per_batch=4"], config_dir=place / "mine")
+    assert (result.summary["max_staleness"], result.summary["waste"]) == (0, 0)

@@ -50,6 +50,22 @@ DRAWN = ("interval_entry",)
 """Functions named after a statistic that they draw."""
 STARTS = ("simrl", "simrl.__main__", "sweeps.article", *(f"simrl.cli.{name}" for name in NAMES))
 """What people start; commands are loaded by their name."""
+CALLED_BY_USERS = ("simrl.model.workload.statistics",)
+"""docs/workload.md has its readers call it."""
+NOT_YET_IN_A_RUN = {
+    f"simrl.model.cost.{name}"
+    for name in (
+        "allreduce",
+        "allreduce_tables",
+        "decode",
+        "engine_switch",
+        "iteration_table",
+        "parallel_layout",
+        "prefill",
+        "trainer_memory",
+    )
+}
+"""Costs of issue 11 that tests hold to measurements and that engine, trainer and checks do not ask yet."""
 TWICE = {
     "__init__": "every package has one",
     "__main__": "every program has one",
@@ -178,10 +194,17 @@ def test_statistics_have_one_place(modules: dict[str, Path]) -> None:
 def test_no_module_is_left_over(modules: dict[str, Path]) -> None:
     """Every module serves a command, the public API, the article or the docs; tests do not count."""
     users = {**modules_in(ROOT, "docs", "notebooks"), **modules}
-    starts = {*STARTS, *named_in(texts_that_name_modules(), modules), *(users.keys() - modules.keys())}
+    starts = {
+        *STARTS,
+        *CALLED_BY_USERS,
+        *NOT_YET_IN_A_RUN,
+        *named_in(texts_that_name_modules(), modules),
+        *(users.keys() - modules.keys()),
+    }
     found = reachable(import_graph(users), starts)
     packages = {name for name, file in modules.items() if file.name == "__init__.py"}
     assert modules.keys() - found - packages == set()
+    assert not reachable(import_graph(users), starts - NOT_YET_IN_A_RUN) & NOT_YET_IN_A_RUN, "take them off the list"
 
 
 def test_one_name_one_thing(modules: dict[str, Path]) -> None:

@@ -33,3 +33,11 @@ def test_a_preemption_is_heard_of_once(tmp_path: Path, monkeypatch: pytest.Monke
     records = worked(tmp_path, [(8, [50, 50, 50, 50])], *PRIME_RL, START, versions=2, rollout={"kv_blocks": 6})
     assert 0 < sum(heard) == sum(instance.preemptions for instance in records.instances)
     assert heard[-1] == 0
+
+
+def test_a_cap_set_by_hand_stays(tmp_path: Path) -> None:
+    """The KV cache holds two trajectories at once, the cap lets one run at a time."""
+    one = "framework.admission.article.initial_inflight=1"
+    records = worked(tmp_path, [(76, [100, 100])], *PRIME_RL, one, rollout={"kv_blocks": 22})
+    first, second = records.trajectories[:2]
+    assert second["submit_ns"] >= first["finish_ns"]

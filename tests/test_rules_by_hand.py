@@ -173,7 +173,7 @@ def test_a_batch_in_training_holds_its_places() -> None:
     ledger.version = 1
     assert rule.room(ledger) == 2 * 2 - 1
     ledger.version = 0
-    assert Backlog(eta=1, quota=2, running_batches=None).room(ledger) == 0
+    assert Backlog(eta=1, quota=2, running_batches=None, hold_while_training=True).room(ledger) == 0
 
 
 def test_a_window_of_running_groups_is_filled_within_the_quota() -> None:
@@ -188,7 +188,7 @@ def test_nothing_is_admitted_that_no_step_is_left_to_train() -> None:
     ledger, _ = ledger_of(0, 0, 0, now=1)
     ledger.steps = 2
     ledger.taken = 2
-    assert Backlog(eta=1, quota=2, running_batches=None).room(ledger) == 1
+    assert Backlog(eta=1, quota=2, running_batches=None, stop_at_last_step=True).room(ledger) == 1
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ def test_a_freed_reservation_takes_the_last_one_of_the_lowest_buffer() -> None:
         rule.admitted(ledger, ledger.admit())
     ledger.finish(ledger.running[0])
     rule.finished(ledger, ledger.ready[0])
-    reserved = {step: [group.index for group in buffer.reserved] for step, buffer in rule.buffers.items()}
+    reserved = {step: list(buffer.reserved) for step, buffer in rule.buffers.items()}
     occupied = {step: [group.index for group in buffer.occupied] for step, buffer in rule.buffers.items()}
     assert reserved == {0: [4], 1: [2, 3], 2: [1, 5]}
     assert occupied == {0: [0], 1: [], 2: []}
@@ -245,6 +245,6 @@ def test_a_reservation_moves_up_only_within_its_bound() -> None:
     rule.admitted(ledger, ledger.admit())  # group 3 in buffer 3
     ledger.finish(ledger.running[3])
     rule.finished(ledger, ledger.ready[3])
-    reserved = {step: [group.index for group in buffer.reserved] for step, buffer in rule.buffers.items()}
+    reserved = {step: list(buffer.reserved) for step, buffer in rule.buffers.items()}
     assert reserved == {1: [1], 2: [0], 3: []}
     assert [group.index for group in rule.buffers[3].occupied] == [3]

@@ -58,6 +58,16 @@ def test_the_last_step_publishes_nothing(tmp_path: Path) -> None:
     assert records.duration_ns == records.batches[-1].end_ns
 
 
+def test_a_sync_holds_the_engines(tmp_path: Path) -> None:
+    """A request that keeps its KV stands still for the 3 s of the sync, then goes on."""
+    records = worked(
+        tmp_path, SHORT_AND_LONG, versions=2, trainer={"weight_sync_s": 3}, framework={"weight_update": "keep"}
+    )
+    assert [(batch.end_ns, batch.publish_ns) for batch in records.batches] == [(10 * S, 13 * S), (23 * S, 23 * S)]
+    assert records.instances[0].paused_ns == 3 * S
+    assert records.trajectories["generated_tokens"][1] == 23 - 3
+
+
 def test_steps_follow_each_other_without_a_gap(tmp_path: Path) -> None:
     """The trainer waits for its next batch from the moment the weights are out."""
     records = worked(tmp_path, [(6, [2])], versions=4, trainer={"weight_sync_s": 3})

@@ -127,3 +127,17 @@ def test_draining_clears_the_prefix_cache(tmp_path: Path) -> None:
     assert records.instances[0].prefill_tokens == (64 + 16) + (64 + 64) + (64 + 16)
     assert records.trajectories["reprefill_tokens"].sum() == 0
     assert records.instances[0].paused_ns == 0
+
+
+def test_an_instance_that_has_drained_waits_for_the_others(tmp_path: Path) -> None:
+    """From 3 s on nothing is admitted; one instance runs dry at 5 s, the other at 9 s, when both get the weights."""
+    records = worked(
+        tmp_path,
+        [(1, [1]), (1, [9]), (1, [5])],
+        "framework.eta=2",
+        versions=2,
+        framework={"weight_update": "drain"},
+        rollout={"instances": 2},
+    )
+    assert (records.batches[0].end_ns, records.batches[0].publish_ns) == (3 * S, 9 * S)
+    assert [instance.paused_ns for instance in records.instances] == [4 * S, 0]

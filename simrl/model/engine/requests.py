@@ -12,7 +12,7 @@ class OpenRequest(NamedTuple):
 
     trajectory: int
     generated_tokens: int
-    first_version: int
+    first_token_version: int
     """Weights of its first token; -1 before."""
     preemptions: int
     """For lack of KV blocks; losing the KV to new weights is none."""
@@ -30,7 +30,7 @@ class FinishedRequest(NamedTuple):
     finish_ns: int
     trajectory: int
     first_token_ns: int
-    first_version: int
+    first_token_version: int
     preemptions: int
     reprefill_tokens: int
 
