@@ -39,7 +39,7 @@ class Unfinished:
 
 def engine(*targets: int, **options: Any) -> VllmEngine:
     """Return an engine at work on requests of 16 prompt tokens."""
-    made = VllmEngine(EngineOptions(blocks=64, max_model_len=400, **options), A_MILLISECOND_AN_ITERATION)
+    made = VllmEngine(EngineOptions(**{"blocks": 64, "max_model_len": 400} | options), A_MILLISECOND_AN_ITERATION)
     for trajectory, target in enumerate(targets):
         made.submit(trajectory, 16, target, trajectory, 16)
     made.advance()
@@ -179,3 +179,27 @@ def test_the_view_reports_the_pool_as_vllm_does() -> None:
     shown = engine(30).look(0)
     assert (shown.usable_blocks, shown.kv_capacity_tokens, shown.max_model_len) == (63, 64 * 16, 400)
     assert shown.kv_usage == pytest.approx(shown.used_blocks / 63)
+
+
+@pytest.mark.parametrize("mode", [None, KEEP, RECOMPUTE, ABORT])
+@pytest.mark.parametrize("hold_ms", [0, 5])
+@pytest.mark.parametrize("also_before", [False, True])
+def test_what_is_shown_is_what_stands_at_every_quarter_of_an_iteration(
+    mode: str | None, hold_ms: int, also_before: bool
+) -> None:
+    """A look into the future, also after an earlier one, shows what the engine caught up shows.
+
+    Blocks of one token change with every iteration; new weights, perhaps with a hold, come in the middle of one.
+    """
+    for now_ns in range(11 * MS, 30 * MS, MS // 4):
+        looking, standing = (engine(40, 60, block_size=1, blocks=400) for _ in range(2))
+        for made in (looking, standing):
+            made.catch_up(10 * MS + MS // 2)
+            if mode:
+                made.update(1, mode, (10 + hold_ms) * MS + MS // 2)
+            made.advance()
+        if also_before:
+            looking.look(11 * MS)
+            looking.look((11 * MS + now_ns) // 2)
+        standing.catch_up(now_ns)
+        assert looking.look(now_ns) == standing.look(now_ns)

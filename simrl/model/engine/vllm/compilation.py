@@ -29,11 +29,14 @@ COMPLETE = CACHE_FOLDER / f"complete-{stamp()}"
 
 def calls_of(part: str) -> list[tuple[Any, tuple[Any, ...]]]:
     """Return the functions of one of :data:`PARTS` and the types they are called with."""
-    state: Any = typeof(build_state(EngineOptions(blocks=64)))  # type: ignore[no-untyped-call]
+    empty = build_state(EngineOptions(blocks=64))
+    state: Any = typeof(empty)  # type: ignore[no-untyped-call]
+    shown: list[Any] = [typeof(part) for part in (empty.engine, empty.requests, empty.running)]  # type: ignore[no-untyped-call]
     if part == "stretch":
         return [
             (stretch.decode_stretch, (state, int64)),
             (save, (state, state)),
+            (stretch.glance, (*shown, int64)),
             (stretch.save_and_look, (state, state, int64)),
             (scheduler.submit, (state, *[int64] * 6)),
             (stretch.save_and_advance, (state, state, boolean)),

@@ -345,16 +345,16 @@ def glance(engines: np.ndarray, requests: np.ndarray, running: np.ndarray, now_n
             return 0, 0, engine.free_blocks, engine.preemptions
         return NOTHING_SEEN
     free_blocks = engine.free_blocks
-    if engine.end_ns < now_ns:
+    if engine.end_ns <= now_ns:
         if engine.steady == 0 or engine.waiting > 0 or engine.scheduled != engine.running or engine.reset_pending == 1:
             return NOTHING_SEEN
         if engine.paused == PAUSED_ALL or engine.hold_until_ns > engine.end_ns:
             return NOTHING_SEEN
         done = engine.anchor_iterations
-        last = 2
+        last = 1
         while last < engine.max_model_len and stretch_end_ns(engine, done + last) < now_ns:
             last *= 2
-        more = 1  # iterations after the one under way that begin before now_ns: up to the first that ends later
+        more = 0  # iterations after the one under way that begin before now_ns: up to the first that ends no earlier
         while more < last:
             middle = (more + last) // 2
             if stretch_end_ns(engine, done + middle) < now_ns:
