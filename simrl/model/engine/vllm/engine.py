@@ -272,6 +272,15 @@ class VllmEngine:
         self._slots[trajectory] = slot
         scheduler.submit(self.state, slot, trajectory, prompt_tokens, target_tokens, prefix_key, prefix_tokens)
 
+    def resume(
+        self, request: OpenRequest, prompt_tokens: int, target_tokens: int, prefix_key: int, prefix_tokens: int
+    ) -> None:
+        """Queue a request with the tokens it has from another engine, as a longer prompt."""
+        self.submit(request.trajectory, prompt_tokens, target_tokens, prefix_key, prefix_tokens)
+        row = self.state.requests[self._slots[request.trajectory]]
+        for name, value in request._asdict().items():
+            row[name] = value
+
     def abort(self, trajectory: int) -> OpenRequest:
         """Abort a request and return how far it had come; the engine must have caught up to the present."""
         slot = self._slots.pop(trajectory)
