@@ -102,8 +102,6 @@ class FrameworkConfig:
     """Whether rollout runs on while log-probs are recomputed."""
     overlap_update: bool = True
     """Whether rollout runs on during the update."""
-    reroute_at_update: bool = False
-    """Whether requests that new weights abort are sent to the instances anew, the longest outputs spread first."""
     controller: str | None = None
     """A controller of your own, package.module:Class; null takes the one that the admission rule is made for."""
     admission: dict[str, Any] = field(default_factory=dict)

@@ -60,7 +60,7 @@ class Simulation:
         self._env = Environment(initial_time=0)
         self._log = log
         engines = [build(config, longest_tokens) for _ in range(config.rollout.instances)]
-        self._cluster = Cluster(self._env, engines, trajectories, reroute=config.framework.reroute_at_update)
+        self._cluster = Cluster(self._env, engines, trajectories)
         kind = controller_class(config.framework)
         self._controller = kind.build(self._env, config, workload, trajectories, self._cluster)
         self._trainer = Trainer(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Any, Self, cast
 
 from simpy import Environment, Event
@@ -15,10 +14,6 @@ from simrl.model.control.rules import Rules, compose_rules
 from simrl.model.engine.protocol import Rollout
 from simrl.model.trajectory import GENERATING, Trajectories, Trajectory, one_turn
 from simrl.model.workload import Workload
-
-WAITS_OF_VERSIONS = 4
-"""Versions whose waits the ledger knows: one alone varies with the longest response of its batch."""
-
 
 class GroupController:
     """A framework that admits, drops and batches whole groups; see :class:`~simrl.model.control.protocol.Controller`.
@@ -57,11 +52,10 @@ class GroupController:
         self._rules_told: list[Rule] = list({id(rule): rule for rule in rules}.values())
         self._groups: dict[int, Group] = {}
         self._batch_taken: Event | None = None
-        self._version_began_ns = self._wait_began_ns = now_ns(env)
-        self._waited_ns = 0
-        self._waits: deque[tuple[int, int]] = deque(maxlen=WAITS_OF_VERSIONS)
-        """(waited for batches, in all) of the last versions, ns."""
+        self._wait_began_ns = self._waited_ns = 0
         rollout.report_to(self)
+        if rules.admission.spread_at_update:
+            rollout.spread_at_updates()
 
     @classmethod
     def build(
@@ -187,16 +181,8 @@ class GroupController:
         """Go on at *version*: admit what it has room for."""
         self.ledger.publishing = False
         self.ledger.version = version
-        self._note_waits()
+        self.ledger.publishes.append((now_ns(self.env), self._waited_ns))
         self.admit()
-
-    def _note_waits(self) -> None:
-        """Let the ledger know how much of the last versions the trainer waited."""
-        time_ns = now_ns(self.env)
-        self._waits.append((self._waited_ns, time_ns - self._version_began_ns))
-        self._version_began_ns, self._waited_ns = time_ns, 0
-        waited_ns, span_ns = (sum(column) for column in zip(*self._waits, strict=True))
-        self.ledger.wait_share = waited_ns / span_ns if span_ns else 0.0
 
     def _close(self, group: Group) -> list[Trajectory]:
         """Forget a group; return its members, to be ended."""

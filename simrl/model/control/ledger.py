@@ -61,8 +61,8 @@ class Ledger:
     """Whether the trainer waits for a batch."""
     publishing: bool = False
     """Whether new weights are being loaded."""
-    wait_share: float = 0.0
-    """Share of the last versions' time that the trainer waited for batches; 0 before the first is published."""
+    publishes: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
+    """When each version was published and how long the trainer had waited for batches by then, ns; by version."""
 
     @property
     def unconsumed(self) -> int:
@@ -73,6 +73,11 @@ class Ledger:
     def missing(self) -> int:
         """Groups the forming batch still lacks."""
         return self.groups_per_batch - len(self.forming)
+
+    def wait_share(self, versions: int) -> float:
+        """Return the share of the last *versions* versions' time, or of those there were, that the trainer waited."""
+        (then_ns, waited_then_ns), (now_ns, waited_ns) = self.publishes[-1 - versions :][0], self.publishes[-1]
+        return (waited_ns - waited_then_ns) / (now_ns - then_ns) if now_ns > then_ns else 0.0
 
     def age(self, group: Group) -> int:
         """Return the versions since the group's admission."""

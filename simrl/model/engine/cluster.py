@@ -24,19 +24,16 @@ class Cluster:
         env: the simulation.
         engines: one an instance.
         trajectories: whose turns they generate.
-        reroute: whether requests that new weights abort are sent to the instances anew.
     """
 
-    def __init__(
-        self, env: Environment, engines: Sequence[Engine], trajectories: Trajectories, *, reroute: bool = False
-    ):
+    def __init__(self, env: Environment, engines: Sequence[Engine], trajectories: Trajectories):
         self.env = env
         self.version = 0
         """Weights that the engines hold."""
         self._trajectories = trajectories
-        self._reroute = reroute
         self._router = FewestInFlight(len(engines))
         self._listener: RolloutListener
+        self._spreads = False
         self.totals_at_updates: list[list[InstanceTotals]] = []
         """Each instance's counters when new weights came."""
         self.instances = [Instance(env, index, engine, self._finished) for index, engine in enumerate(engines)]
@@ -75,8 +72,12 @@ class Cluster:
             self._trajectories.change_weights(progress, self.version)
         self.totals_at_updates.append(totals)
         self.version = version
-        if self._reroute and mode == ABORT:
+        if self._spreads and mode == ABORT:
             self._spread()
+
+    def spread_at_updates(self) -> None:
+        """From now on send requests that new weights abort to the instances anew."""
+        self._spreads = True
 
     def _spread(self) -> None:
         """Send all requests, which were aborted at this instant, to the instances anew, those with most tokens first.

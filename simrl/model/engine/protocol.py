@@ -191,6 +191,9 @@ class Rollout(Protocol):
     def update_weights(self, version: int, mode: str, hold_until_ns: int) -> None:
         """Give all engines the weights *version*; none begins an iteration before *hold_until_ns*."""
 
+    def spread_at_updates(self) -> None:
+        """From now on send requests that new weights abort to the instances anew, those with most tokens first."""
+
     def hold(self, until_ns: int) -> None:
         """Let no engine begin an iteration before *until_ns*."""
 
