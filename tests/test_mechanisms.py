@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -16,10 +17,18 @@ import pytest
 from simrl.config.schema import SimulationConfig
 from simrl.model.metrics import summarise
 from simrl.model.simulation import simulate
+from simrl.sweep.grid import expand, load_sweep
 from tests.conftest import compose_config
 
+ROOT = Path(__file__).parent.parent
 Key = tuple[str, int, tuple[str, ...]]
 SLOW = ("workload=slow_batches",)
+
+
+def article_deadline(eta: int) -> tuple[str, ...]:
+    """Return what sets the form of deadline that was published for ten steps, as sweeps/article.yaml has it."""
+    keys = {"scarce_from": 0, "spread_at_update": "false", **({"quota": 1.5} if eta == 1 else {})}
+    return tuple(f"framework.admission.{key}={value}" for key, value in keys.items())
 
 
 def row_of(config: SimulationConfig) -> dict[str, Any]:
@@ -171,9 +180,9 @@ def test_waste_of_the_dropping_mechanisms(
 
 @pytest.mark.parametrize(("eta", "gain"), [(1, 1.02), (2, 1.10), (3, 1.10)])
 def test_deadline_beats_the_waiting_mechanisms(rows: Rows, eta: int, gain: float) -> None:
-    """Over 8 loads deadline is faster than the better of weight_fifo and in_order at the same eta and update."""
+    """Over 8 loads the article's form of deadline is faster than the better of weight_fifo and in_order at the same eta and update."""
     at, update = range(eta, eta + 1), "framework.weight_update=abort"
-    (ours,) = rows.means("deadline", at, "effective_throughput", seeds=8)
+    (ours,) = rows.means("deadline", at, "effective_throughput", *article_deadline(eta), seeds=8)
     others = [
         rows.means(name, at, "effective_throughput", update, seeds=8)[0]
         for name in ("nemo_weight_fifo", "nemo_in_order")
@@ -182,9 +191,18 @@ def test_deadline_beats_the_waiting_mechanisms(rows: Rows, eta: int, gain: float
 
 
 def test_deadline_is_as_fast_as_areal_at_its_best(rows: Rows) -> None:
-    """From eta=2 on deadline reaches at least 0.99 of areal's best over all its eta, which is unbounded."""
+    """From eta=2 on the article's form of deadline reaches at least 0.99 of areal's best over all its eta, which is unbounded."""
     best = max(rows.means("areal", range(1, 6), "effective_throughput", seeds=8))
-    assert min(rows.means("deadline", range(2, 5), "effective_throughput", seeds=8)) >= 0.99 * best
+    ours = rows.means("deadline", range(2, 5), "effective_throughput", *article_deadline(2), seeds=8)
+    assert min(ours) >= 0.99 * best
+
+
+def test_the_articles_sweep_has_this_form_of_deadline() -> None:
+    """sweeps/article.yaml sets the same keys at each eta, once."""
+    points = [point.overrides for point in expand(load_sweep(ROOT / "sweeps" / "article.yaml"))]
+    for eta in range(6):
+        (found,) = (of for of in points if {"framework=deadline", f"framework.eta={eta}"} <= set(of))
+        assert [one for one in found if ".admission." in one] == list(article_deadline(eta))
 
 
 OF_THE_FIRST = {

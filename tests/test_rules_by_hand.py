@@ -183,6 +183,29 @@ def test_a_window_of_running_groups_is_filled_within_the_quota() -> None:
     assert Backlog(eta=1, quota=2, running_batches=0.1).room(ledger) == 1
 
 
+def test_nothing_starts_while_more_than_a_few_of_a_due_group_run() -> None:
+    """Where rollout is not scarce: two instances may have one unfinished trajectory of due groups each."""
+    ledger, groups = ledger_of(0, 1, now=1)
+    rule = Backlog(eta=1, due_per_instance=1, instances=2, scarce_from=0.5, hold_while_training=True)
+    ledger.open_by_version[0] = 3
+    assert rule.room(ledger) == 0
+    ledger.open_by_version[0] = 2
+    ledger.taken = 2
+    assert rule.room(ledger) == 2 * 2 - len(groups)
+    ledger.open_by_version[0] = 3
+    ledger.publishes.append((100, 50))
+    assert rule.room(ledger) == 2 * 2 - len(groups), "rollout is scarce: they are not waited for"
+
+
+@pytest.mark.parametrize(("seen", "share"), [(1, 0.8), (2, 0.5), (9, 0.4)])
+def test_the_waiting_share_is_that_of_the_last_versions(seen: int, share: float) -> None:
+    """Three versions of 100 ns, of which the trainer waited 20, 20 and 80: over the last ones, or all there were."""
+    ledger = Ledger(2, 1)
+    assert ledger.wait_share(seen) == 0, "nothing is known before the first is published"
+    ledger.publishes += [(100, 20), (200, 40), (300, 120)]
+    assert ledger.wait_share(seen) == pytest.approx(share)
+
+
 def test_nothing_is_admitted_that_no_step_is_left_to_train() -> None:
     """Two steps of two groups, three admitted: one more."""
     ledger, _ = ledger_of(0, 0, 0, now=1)

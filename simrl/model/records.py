@@ -105,6 +105,8 @@ class TrajectoryLog:
         """Prompt tokens, response tokens; by trajectory."""
         self._submitted: list[int] = []
         """Trajectory, instance, ns."""
+        self._moved: list[int] = []
+        """Trajectory, the instance it went on on."""
         self._finished: list[int] = []
         """What a FinishedRequest has."""
         self._end_versions: list[int] = []
@@ -123,6 +125,10 @@ class TrajectoryLog:
     def submitted(self, number: int, instance: int, now_ns: int) -> None:
         """Note where a trajectory went, and when."""
         self._submitted += (number, instance, now_ns)
+
+    def moved(self, number: int, instance: int) -> None:
+        """Note that a trajectory goes on elsewhere; its row keeps the last place."""
+        self._moved += (number, instance)
 
     def finished(self, request: FinishedRequest, version: int) -> None:
         """Note the end of a trajectory that has all its tokens, the last of them of the weights *version*."""
@@ -152,6 +158,8 @@ class TrajectoryLog:
         rows["prompt_tokens"], rows["response_tokens"] = _columns(self._lengths, 2)
         submitted, instance, submit_ns = _columns(self._submitted, 3)
         rows["instance"][submitted], rows["submit_ns"][submitted] = instance, submit_ns
+        moved, instance = _columns(self._moved, 2)
+        rows["instance"][moved] = instance  # of several the last one stays
         finished = _columns(self._finished, len(FINISHED))
         ended = finished[FINISHED.index("trajectory")]
         for name, values in zip(FINISHED, finished, strict=True):
@@ -162,7 +170,7 @@ class TrajectoryLog:
         for request, version in self._interrupted:
             row = rows[request.trajectory]
             for name, value in request._asdict().items():
-                if name != "trajectory":
+                if name not in ("trajectory", "lost_tokens"):
                     row[name] = value
             row["end_version"] = version
         for numbers, fate, now_ns, consumed_version in self._decided:

@@ -133,6 +133,11 @@ class Trajectories:
         _enter(trajectory, GENERATING)
         trajectory.instance = instance
 
+    def move(self, trajectory: Trajectory, instance: int) -> None:
+        """Go on with the turn under way on another instance."""
+        trajectory.instance = instance
+        self._log.moved(trajectory.number, instance)
+
     def end_turn(self, finished: FinishedRequest, version: int) -> Trajectory:
         """End a turn, the last token of which has the weights *version*: away, or scored after the last turn."""
         trajectory = self._living[finished.trajectory]

@@ -7,7 +7,7 @@ it never deadlocks is proved in docs/mechanisms.md.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from simrl.config.parameters import AtLeast, MoreThan
 from simrl.config.schema import ConfigError
@@ -15,25 +15,39 @@ from simrl.model.control.admission import Admission
 from simrl.model.control.ledger import Group, Ledger
 from simrl.model.control.sampling import Sampling
 
-DEFAULT_QUOTA = {0: 1.0, 1: 1.5}
 LARGE_ETA_QUOTA = 3.0
 
 
 @dataclass(frozen=True)
 class Backlog(Admission):
-    """At most *quota* batches of unconsumed groups, whatever eta is, spread over the step by a window of running ones.
+    """At most a quota of unconsumed groups, spread over the step by a window of running ones.
 
-    The window takes new groups in as others finish, so that few are preempted and few have long contexts to compute
-    again at an update; it is shut while a batch trains, since a group that waits for the publish gains a version.
+    What is best beyond that depends on which side is scarce, and that is seen in how long the trainer waits. If it waits
+    at least as long as it works, rollout is scarce: nothing starts while a batch trains, since a group that waits for
+    the publish gains a version. Else the longest response of a batch decides how long a version takes: while more than
+    a few trajectories of groups that are due run, nothing starts, so that those go on at the speed of small batches.
     """
+
+    asked_per_trajectory: ClassVar[bool] = True
 
     eta: Annotated[int, AtLeast(0)]
     quota: Annotated[float | None, AtLeast(1)] = None
-    """Batches, fractions allowed; null means 1 at eta=0, 1.5 at eta=1 and 3 above."""
+    """Batches, fractions allowed; null means eta + 1, and 3 at most."""
     running_batches: Annotated[float | None, MoreThan(0)] = None
     """Batches of running groups at most; null sets no window."""
     hold_while_training: bool = False
-    """Whether nothing is admitted between a batch and its publish."""
+    """Whether nothing is admitted between a batch and its publish while rollout is scarce."""
+    due_per_instance: Annotated[float | None, AtLeast(0)] = None
+    """Unfinished trajectories of due groups, per instance, beyond which nothing is admitted while rollout is not
+    scarce; null never holds."""
+    instances: Annotated[int, AtLeast(1)] = 1
+    """Rollout instances."""
+    scarce_from: Annotated[float, AtLeast(0)] = 0.0
+    """Share of the time: rollout is scarce if the trainer waits for batches as much or more; 0 takes it for scarce."""
+    seen_versions: Annotated[int, AtLeast(1)] = 4
+    """Versions over which that share is taken: one alone varies with the longest response of its batch."""
+    spread_at_update: bool = False
+    """Whether requests that new weights abort are sent to the instances anew, those with most tokens first."""
     stop_at_last_step: bool = False
     """Admit no group that no step is left to train: nothing is dropped, so their number is known."""
 
@@ -49,13 +63,16 @@ class Backlog(Admission):
     @property
     def batches(self) -> float:
         """The quota."""
-        return DEFAULT_QUOTA.get(self.eta, LARGE_ETA_QUOTA) if self.quota is None else self.quota
+        return min(self.eta + 1, LARGE_ETA_QUOTA) if self.quota is None else self.quota
 
     def room(self, ledger: Ledger) -> int:
         """Return the places left; a batch in training holds its places until its weights are out."""
         batch = ledger.groups_per_batch
         in_training = ledger.taken - ledger.version * batch
-        if self.hold_while_training and in_training > 0:
+        scarce = ledger.wait_share(self.seen_versions) >= self.scarce_from
+        if scarce and self.hold_while_training and in_training > 0:
+            return 0
+        if not scarce and self._due_runs(ledger):
             return 0
         room = int(self.batches * batch) - ledger.unconsumed - in_training
         if self.running_batches is not None:
@@ -63,6 +80,12 @@ class Backlog(Admission):
         if self.stop_at_last_step:
             room = min(room, ledger.steps * batch - ledger.admitted)
         return room
+
+    def _due_runs(self, ledger: Ledger) -> bool:
+        """Return whether more than a few trajectories run whose groups must be in the next batch."""
+        if self.due_per_instance is None or self.eta == 0:  # at eta 0 all are due as soon as they are admitted
+            return False
+        return ledger.open_by_version[ledger.version - self.eta] > self.due_per_instance * self.instances
 
     def supply(self, version: int, groups_per_batch: int) -> int:  # noqa: ARG002
         """Return the quota in groups."""

@@ -15,7 +15,6 @@ from simrl.model.engine.protocol import Rollout
 from simrl.model.trajectory import GENERATING, Trajectories, Trajectory, one_turn
 from simrl.model.workload import Workload
 
-
 class GroupController:
     """A framework that admits, drops and batches whole groups; see :class:`~simrl.model.control.protocol.Controller`.
 
@@ -53,7 +52,10 @@ class GroupController:
         self._rules_told: list[Rule] = list({id(rule): rule for rule in rules}.values())
         self._groups: dict[int, Group] = {}
         self._batch_taken: Event | None = None
+        self._wait_began_ns = self._waited_ns = 0
         rollout.report_to(self)
+        if rules.admission.spread_at_update:
+            rollout.spread_at_updates()
 
     @classmethod
     def build(
@@ -120,6 +122,7 @@ class GroupController:
         """Return an event that brings the trainer its next batch."""
         taken = self._batch_taken = Event(self.env)
         self.ledger.waiting_for_batch = True
+        self._wait_began_ns = now_ns(self.env)
         self.offer()
         self.admit()
         return taken
@@ -159,6 +162,7 @@ class GroupController:
         for rule in self._rules_told:
             rule.taken(self.ledger, groups)
         self.ledger.waiting_for_batch = False
+        self._waited_ns += now_ns(self.env) - self._wait_began_ns
         self._batch_taken = None
         taken.succeed(batch)
 
@@ -177,6 +181,7 @@ class GroupController:
         """Go on at *version*: admit what it has room for."""
         self.ledger.publishing = False
         self.ledger.version = version
+        self.ledger.publishes.append((now_ns(self.env), self._waited_ns))
         self.admit()
 
     def _close(self, group: Group) -> list[Trajectory]:

@@ -45,6 +45,8 @@ class Ledger:
     """Running groups by admission version."""
     ready_by_version: Counter[int] = field(default_factory=Counter)
     """Ready groups by admission version."""
+    open_by_version: Counter[int] = field(default_factory=Counter)
+    """Trajectories of running groups that are not finished, by admission version."""
     forming: list[Group] = field(default_factory=list)
     """Picked for the batch that is being put together."""
     part_started: Group | None = None
@@ -59,6 +61,8 @@ class Ledger:
     """Whether the trainer waits for a batch."""
     publishing: bool = False
     """Whether new weights are being loaded."""
+    publishes: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
+    """When each version was published and how long the trainer had waited for batches by then, ns; by version."""
 
     @property
     def unconsumed(self) -> int:
@@ -69,6 +73,11 @@ class Ledger:
     def missing(self) -> int:
         """Groups the forming batch still lacks."""
         return self.groups_per_batch - len(self.forming)
+
+    def wait_share(self, versions: int) -> float:
+        """Return the share of the last *versions* versions' time, or of those there were, that the trainer waited."""
+        (then_ns, waited_then_ns), (now_ns, waited_ns) = self.publishes[-1 - versions :][0], self.publishes[-1]
+        return (waited_ns - waited_then_ns) / (now_ns - then_ns) if now_ns > then_ns else 0.0
 
     def age(self, group: Group) -> int:
         """Return the versions since the group's admission."""
@@ -83,6 +92,7 @@ class Ledger:
         group = Group(self.admitted, self.version, self.group_size)
         self.running[group.index] = group
         self.running_by_version[group.admission_version] += 1
+        self.open_by_version[group.admission_version] += self.group_size
         self.admitted += 1
         return group
 
@@ -95,6 +105,7 @@ class Ledger:
     def finish_member(self, group: Group) -> None:
         """Count one trajectory of *group* as finished."""
         group.open_members -= 1
+        self.open_by_version[group.admission_version] -= 1
         self.running_trajectories -= 1
 
     def finish(self, group: Group) -> None:
@@ -129,6 +140,7 @@ class Ledger:
     def cancel(self, group: Group) -> None:
         """Throw away a running group."""
         self._remove_running(group)
+        self.open_by_version[group.admission_version] -= group.open_members
         group.state = CANCELLED
         self.running_trajectories -= group.started_members + group.open_members - self.group_size
         if group is self.part_started:

@@ -10,7 +10,7 @@ from simpy import AllOf, Environment, Event
 
 from simrl.model.clock import now_ns
 from simrl.model.engine.instance import Instance
-from simrl.model.engine.protocol import Engine, EngineView, RolloutListener
+from simrl.model.engine.protocol import ABORT, Engine, EngineView, RolloutListener
 from simrl.model.engine.requests import FinishedRequest
 from simrl.model.engine.router import FewestInFlight
 from simrl.model.records import InstanceTotals
@@ -33,6 +33,7 @@ class Cluster:
         self._trajectories = trajectories
         self._router = FewestInFlight(len(engines))
         self._listener: RolloutListener
+        self._spreads = False
         self.totals_at_updates: list[list[InstanceTotals]] = []
         """Each instance's counters when new weights came."""
         self.instances = [Instance(env, index, engine, self._finished) for index, engine in enumerate(engines)]
@@ -71,6 +72,31 @@ class Cluster:
             self._trajectories.change_weights(progress, self.version)
         self.totals_at_updates.append(totals)
         self.version = version
+        if self._spreads and mode == ABORT:
+            self._spread()
+
+    def spread_at_updates(self) -> None:
+        """From now on send requests that new weights abort to the instances anew."""
+        self._spreads = True
+
+    def _spread(self) -> None:
+        """Send all requests, which were aborted at this instant, to the instances anew, those with most tokens first.
+
+        So the longest, which a batch waits for, lie on as many instances as there are. Ties go by number.
+        """
+        requests = [request for instance in self.instances for request in instance.engine.open_requests()]
+        for request in requests:
+            self._router.leave(self._trajectories[request.trajectory].instance)
+        for request in sorted(requests, key=lambda request: (-request.generated_tokens, request.trajectory)):
+            trajectory, index = self._trajectories[request.trajectory], self._router.choose()
+            if index == trajectory.instance:
+                continue
+            aborted = self.instances[trajectory.instance].engine.abort(request.trajectory)
+            self._trajectories.move(trajectory, index)
+            turn = trajectory.turn
+            self.instances[index].engine.resume(
+                aborted, turn.input_tokens, turn.output_tokens, trajectory.group, turn.input_tokens
+            )
 
     def hold(self, until_ns: int) -> None:
         """Let no engine start an iteration before *until_ns* (a training phase on the same accelerators)."""

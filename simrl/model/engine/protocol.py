@@ -91,6 +91,19 @@ class Engine(Protocol):
             prefix_tokens: this many of them.
         """
 
+    def resume(
+        self, request: OpenRequest, prompt_tokens: int, target_tokens: int, prefix_key: int, prefix_tokens: int
+    ) -> None:
+        """Queue a request at the present that another engine aborted, with the tokens it has.
+
+        Args:
+            request: how far it had come.
+            prompt_tokens: as for :meth:`submit`, and so the others.
+            target_tokens: in all, those it has included.
+            prefix_key: see submit.
+            prefix_tokens: see submit.
+        """
+
     def abort(self, trajectory: int) -> OpenRequest:
         """Abort a request at the present; return how far it had come. A token under way is lost."""
 
@@ -177,6 +190,9 @@ class Rollout(Protocol):
 
     def update_weights(self, version: int, mode: str, hold_until_ns: int) -> None:
         """Give all engines the weights *version*; none begins an iteration before *hold_until_ns*."""
+
+    def spread_at_updates(self) -> None:
+        """From now on send requests that new weights abort to the instances anew, those with most tokens first."""
 
     def hold(self, until_ns: int) -> None:
         """Let no engine begin an iteration before *until_ns*."""

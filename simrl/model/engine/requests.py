@@ -20,6 +20,8 @@ class OpenRequest(NamedTuple):
     """Computed again because their KV was lost."""
     first_token_ns: int
     """-1 before."""
+    lost_tokens: int = 0
+    """Most tokens ever computed for it whose KV was lost."""
 
 
 class FinishedRequest(NamedTuple):

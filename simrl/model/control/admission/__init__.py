@@ -22,6 +22,9 @@ class Admission(Rule):
     asked_per_trajectory: ClassVar[bool] = False
     """Whether room can change when a trajectory finishes whose group goes on."""
 
+    spread_at_update: bool = False
+    """Whether requests that new weights abort are sent to the instances anew."""
+
     def room(self, ledger: Ledger) -> int:
         """Return how many units may be submitted now; 0 or less for none."""
         raise NotImplementedError

@@ -58,10 +58,14 @@ class EngineOptions:
 ENGINE_COUNTERS = [field.name for field in fields(InstanceTotals) if field.name in (ENGINE.names or ())]
 
 
+OTHER_NAMES = {"first_token_version": "first_version"}
+"""What a request's record calls fields that reports name otherwise."""
+
+
 # A whole record read at once is several times faster than field by field.
 def _request_fields(row: type[FinishedRequest | OpenRequest]) -> itemgetter[Any]:
     """Return what picks, from a request's record as a tuple, all that *row* asks for but the time of the end."""
-    names = [{"first_token_version": "first_version"}.get(name, name) for name in row._fields if name != "finish_ns"]
+    names = [OTHER_NAMES.get(name, name) for name in row._fields if name != "finish_ns"]
     return itemgetter(*((REQUEST.names or ()).index(name) for name in names))
 
 
@@ -271,6 +275,15 @@ class VllmEngine:
         slot = self._free_slots.pop()
         self._slots[trajectory] = slot
         scheduler.submit(self.state, slot, trajectory, prompt_tokens, target_tokens, prefix_key, prefix_tokens)
+
+    def resume(
+        self, request: OpenRequest, prompt_tokens: int, target_tokens: int, prefix_key: int, prefix_tokens: int
+    ) -> None:
+        """Queue a request with the tokens it has from another engine, as a longer prompt."""
+        self.submit(request.trajectory, prompt_tokens, target_tokens, prefix_key, prefix_tokens)
+        row = self.state.requests[self._slots[request.trajectory]]
+        for name, value in request._asdict().items():
+            row[OTHER_NAMES.get(name, name)] = value
 
     def abort(self, trajectory: int) -> OpenRequest:
         """Abort a request and return how far it had come; the engine must have caught up to the present."""
