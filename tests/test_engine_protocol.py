@@ -34,7 +34,9 @@ class OwnEngine(VllmEngine):
 class Unfinished:
     """A user's engine that cannot sleep."""
 
-    build = submit = resume = abort = advance = catch_up = look = collect = open_requests = hold = update = wake = totals = 0
+    build = submit = resume = abort = advance = catch_up = look = collect = open_requests = hold = update = wake = (
+        totals
+    ) = 0
     pause_admission = samples = 0
 
 
