@@ -1,4 +1,4 @@
-"""The deadline rule beside others: ``python -m sweeps.deadline_table [seeds=8] [splits=4+4] [etas=1..3] [key=value ...]``.
+"""The deadline rule beside others: ``python -m sweeps.deadline_table [seeds=8] [splits=4+4] [key=value ...]``.
 
 Runs deadline, the best strict mechanisms that drop nothing (weight_fifo, in_order, PSRL) and AReaL, which has no bound,
 in steady state (experiment=steady) at three splits of eight GPUs, all with weight_update=abort. Prints the table of

@@ -180,7 +180,7 @@ def test_waste_of_the_dropping_mechanisms(
 
 @pytest.mark.parametrize(("eta", "gain"), [(1, 1.02), (2, 1.10), (3, 1.10)])
 def test_deadline_beats_the_waiting_mechanisms(rows: Rows, eta: int, gain: float) -> None:
-    """Over 8 loads the article's form is faster than the better of weight_fifo and in_order at the same eta and update."""
+    """Over 8 loads the article's form is faster than the better of weight_fifo and in_order at equal settings."""
     at, update = range(eta, eta + 1), "framework.weight_update=abort"
     (ours,) = rows.means("deadline", at, "effective_throughput", *article_deadline(eta), seeds=8)
     others = [
