@@ -24,8 +24,9 @@ class Backlog(Admission):
 
     What is best beyond that depends on which side is scarce, and that is seen in how long the trainer waits. If it
     waits at least as long as it works, rollout is scarce: nothing starts while a batch trains, since a group that
-    waits for the publish gains a version. Else the longest response of a batch decides how long a version takes: while more than
-    a few trajectories of groups that are due run, nothing starts, so that those go on at the speed of small batches.
+    waits for the publish gains a version. Else the longest response of a batch decides how long a version takes:
+    while more than a few trajectories of groups that are due run, nothing starts, so that those go on at the speed of
+    small batches.
     """
 
     asked_per_trajectory: ClassVar[bool] = True
