@@ -50,7 +50,7 @@ DRAWN = ("interval_entry",)
 """Functions named after a statistic that they draw."""
 STARTS = (
     *("simrl", "simrl.__main__", *(f"simrl.cli.{name}" for name in NAMES)),
-    *("sweeps.article", "sweeps.steady", "sweeps.validation"),
+    *("sweeps.article", "sweeps.deadline", "sweeps.steady", "sweeps.validation"),
 )
 """What people start; commands are loaded by their name."""
 CALLED_BY_USERS = ("simrl.model.workload.statistics",)

@@ -15,6 +15,7 @@ from simrl.model.engine.protocol import Rollout
 from simrl.model.trajectory import GENERATING, Trajectories, Trajectory, one_turn
 from simrl.model.workload import Workload
 
+
 class GroupController:
     """A framework that admits, drops and batches whole groups; see :class:`~simrl.model.control.protocol.Controller`.
 
