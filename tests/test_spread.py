@@ -49,28 +49,23 @@ def test_only_aborted_requests_are_sent_anew(configure: Callable[..., Simulation
     assert np.array_equal(rows[0], rows[1]) == (mode != "abort")
 
 
-def test_the_longest_lie_on_as_many_instances_as_there_are(configure: Callable[..., SimulationConfig]) -> None:
+def test_the_longest_lie_on_as_many_instances_as_there_are(
+    configure: Callable[..., SimulationConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Right after an update the four longest requests are on four instances, and none has two more than another."""
-    seen: list[tuple[int, int]] = []
+    seen: list[list[tuple[int, int]]] = []
+    spread = Cluster._spread
 
-    def look(cluster: Cluster) -> None:
-        requests = [
-            (request.generated_tokens, index)
-            for index, instance in enumerate(cluster.instances)
-            for request in instance.engine.open_requests()
-        ]
-        fourth = sorted(requests, reverse=True)[3][0]
+    def watched(cluster: Cluster) -> None:
+        spread(cluster)
+        views = [(index, instance.engine.open_requests()) for index, instance in enumerate(cluster.instances)]
+        seen.append(sorted(((one.generated_tokens, at) for at, open_ in views for one in open_), reverse=True))
+
+    monkeypatch.setattr(Cluster, "_spread", watched)
+    simulate(configure("framework=deadline", "framework.eta=1", *SPLIT))
+    full = [requests for requests in seen if len(requests) >= 4]
+    assert full, "there is something to spread"
+    for requests in full:
+        assert {index for tokens, index in requests if tokens >= requests[3][0]} == {0, 1, 2, 3}
         counts = np.bincount([index for _, index in requests], minlength=4)
-        seen.append((len({index for tokens, index in requests if tokens >= fourth}), int(counts.max() - counts.min())))
-
-    with pytest.MonkeyPatch.context() as patch:
-        spread = Cluster._spread
-
-        def watched(cluster: Cluster) -> None:
-            spread(cluster)
-            look(cluster)
-
-        patch.setattr(Cluster, "_spread", watched)
-        simulate(configure("framework=deadline", "framework.admission.stop_at_last_step=false", *SPLIT))
-    assert len(seen) == 3
-    assert [one for one in seen if one[0] < 4 or one[1] > 1] == []
+        assert counts.max() - counts.min() <= 1
