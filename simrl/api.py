@@ -36,6 +36,7 @@ from simrl.runs.limits import Limits
 from simrl.runs.output_folder import output_folder
 from simrl.runs.run import Outcome, run_folder
 from simrl.runs.summary import read_summary
+from simrl.runs.table_file import read_table
 from simrl.sweep.effect import effects
 from simrl.sweep.execute import run_points
 from simrl.sweep.executors.job import Job, compute
@@ -113,15 +114,14 @@ class Result:
             name: summary, batches, trajectories, segments, instances or timeline.
 
         Raises:
-            ConfigError: if there is no such table.
+            ConfigError: if there is no such table, or its file is damaged.
         """
         names = ("summary", *TABLES)
         if name not in names:
             raise ConfigError("table", name, f"must be one of {', '.join(names)}")
         if self._records is None:
-            import pyarrow.parquet as pq  # noqa: PLC0415 - a result in memory needs none of it
-
-            return pq.ParquetFile(f"{self.folder}/{name}.parquet").read()
+            assert self.folder is not None
+            return read_table(self.folder / f"{name}.parquet")
         return tables.summary_table(self.config, self.summary) if name == "summary" else TABLES[name](self._records)
 
     def to_pandas(self, name: str) -> pd.DataFrame:

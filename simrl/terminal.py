@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import sys
 import time
 from typing import TextIO
 
 TERMINAL_EVERY_S, ELSEWHERE_EVERY_S = 0.2, 5.0
+OBEYED = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]")
+"""Control characters other than tabs and line ends, what turns the writing's direction, and halves of characters."""
 ENOUGH, ENOUGH_SHARE = 5, 0.1
 """So many finished pieces of work, or this share of all, are evidence for an estimate."""
 
 
+def printable(text: str) -> str:
+    """Return a text without what a terminal obeys or cannot show: it comes from files that anybody may have written."""
+    return OBEYED.sub(lambda found: ascii(found[0])[1:-1], text)
+
+
 def report(line: str) -> None:
     """Print a line to stderr for the person at the terminal; results go to stdout."""
-    print(f"simrl: {line}", file=sys.stderr, flush=True)
+    print(f"simrl: {printable(line)}", file=sys.stderr, flush=True)
 
 
 def print_answer(text: str) -> None:
     """Print an answer to stdout; a reader that has closed the pipe (``| head``) is no error."""
     try:
-        print(text, flush=True)
+        print(printable(text), flush=True)
     except BrokenPipeError:
         close_stdout()
 

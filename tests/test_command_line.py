@@ -181,7 +181,7 @@ ODD = [
     (("+hardware.measured.m={decode_floor_s: 1}",), "+hardware.measured.m={decode_floor_s: 1}: "),
     (
         ("hardware.memory_bandwidth_bytes_per_s=4", "model=qwen3_4b"),
-        "hardware=h20: one trajectory of 39912 tokens of qwen3_4b could take ",
+        "hardware.memory_bandwidth_bytes_per_s=4.0: must be 1e+08 bytes/s or more",
     ),
     (("workload=null",), "workload=null: no such option; workload has dapo_math"),
     (("trainer=5", "-m"), "trainer=5: no such option; trainer has fitted, fsdp, megatron, megatron_lm"),

@@ -10,7 +10,20 @@ from pathlib import Path
 import pytest
 
 from simrl.sweep.request import Request, parse
-from sweeps.deadline import BASE, ENDLESS, ETAS, OURS, SPLITS, STRICT, Runs, command_of, main, places, points_of, table
+from sweeps.deadline_table import (
+    BASE,
+    ENDLESS,
+    ETAS,
+    OURS,
+    SPLITS,
+    STRICT,
+    Runs,
+    command_of,
+    main,
+    places,
+    points_of,
+    table,
+)
 from tests.conftest import compose_config
 
 PAGE = Path(__file__).parent.parent / "docs" / "deadline.md"
@@ -44,7 +57,7 @@ def test_a_row_ends_with_the_command_that_computes_it() -> None:
     """Split, eta, seeds and every further setting are in it."""
     given = runs(**dict.fromkeys([*STRICT, BASE, OURS], (100.0, 100.0)))
     (row,) = table(places(given, parse(["seeds=2", "versions=3"]))).splitlines()[2:]
-    assert row.endswith("| `python -m sweeps.deadline splits=4+4 etas=1 seeds=2 'versions=3'` |")
+    assert row.endswith("| `python -m sweeps.deadline_table splits=4+4 etas=1 seeds=2 'versions=3'` |")
     assert command_of("2+6", 3, Request()).endswith("splits=2+6 etas=3 seeds=8")
     assert command_of("2+6", 3, parse(["seeds=3..5"])).endswith("seeds=3..5")
     assert command_of("2+6", 3, parse(["seeds=[3,7]"])).endswith("seeds=[3,7]")

@@ -34,8 +34,10 @@ class OwnEngine(VllmEngine):
 class Unfinished:
     """A user's engine that cannot sleep."""
 
-    build = submit = abort = advance = catch_up = look = collect = open_requests = hold = update = wake = totals = 0
-    pause_admission = resume = samples = 0
+    build = submit = resume = abort = advance = catch_up = look = collect = open_requests = hold = update = wake = (
+        totals
+    ) = 0
+    pause_admission = samples = 0
 
 
 def engine(*targets: int, **options: Any) -> VllmEngine:

@@ -38,11 +38,15 @@ REFUSED = {
         "128 trajectories",
     ),
     "a memory that is never read": (
-        ("model=qwen3_14b", "hardware.memory_bandwidth_bytes_per_s=4"),
+        ("model=qwen3_14b", "hardware.memory_bandwidth_bytes_per_s=1e8", "workload.max_response_tokens=200000"),
         "hardware=h20",
         "more than a year",
     ),
-    "a base of 300 years": (("rollout.costs.decode_base_s=1e10",), "hardware=h20", "or rollout.costs"),
+    "a base of 100 s": (
+        ("rollout.costs.decode_base_s=100", "workload.max_response_tokens=400000"),
+        "hardware=h20",
+        "or rollout.costs",
+    ),
 }
 
 

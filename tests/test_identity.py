@@ -73,7 +73,7 @@ UNUSED = [
     (AREAL, f"{CONTROL}/rule_names.py", '"held_permits"', '"new": "simrl.new:New", "held_permits"'),
     (AREAL, f"{CONTROL}/admission/held_permits.py", "ledger.unconsumed", "ledger.taken"),
     (ROLL_UPSTREAM, f"{CONTROL}/sampling/oldest_first.py", "reverse=self", "reverse=not self"),
-    (AREAL, f"{CONTROL}/deadlines.py", "LARGE_ETA_QUOTA = 3.0", "LARGE_ETA_QUOTA = 4.0"),
+    (AREAL, f"{CONTROL}/deadline.py", "LARGE_ETA_QUOTA = 3.0", "LARGE_ETA_QUOTA = 4.0"),
     (AREAL, f"{CONTROL}/prime_rl/controller.py", "DISPATCH = TRAINER + 1", "DISPATCH = TRAINER + 2"),
     (AREAL, f"{CONTROL}/prime_rl/concurrency.py", "TRIM_KV_USAGE = 0.8", "TRIM_KV_USAGE = 0.7"),
     (AREAL, f"{MODEL}/workload/batches.py", "import annotations", "import annotations\nX = 1"),

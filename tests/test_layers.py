@@ -30,7 +30,7 @@ LAYERS = (
 """Parts of simrl/ from the top: each imports those below it, and none beside or above it."""
 MODEL_LAYERS = (
     ("simulation",),
-    ("trainer", "feasibility"),
+    ("trainer", "feasibility", "extent"),
     ("control",),
     ("engine", "workload", "cost"),
 )
@@ -50,7 +50,7 @@ DRAWN = ("interval_entry",)
 """Functions named after a statistic that they draw."""
 STARTS = (
     *("simrl", "simrl.__main__", *(f"simrl.cli.{name}" for name in NAMES)),
-    *("sweeps.article", "sweeps.deadline", "sweeps.steady", "sweeps.validation"),
+    *("sweeps.article", "sweeps.deadline_table", "sweeps.steady", "sweeps.validation"),
 )
 """What people start; commands are loaded by their name."""
 CALLED_BY_USERS = ("simrl.model.workload.statistics",)

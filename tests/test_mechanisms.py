@@ -180,7 +180,7 @@ def test_waste_of_the_dropping_mechanisms(
 
 @pytest.mark.parametrize(("eta", "gain"), [(1, 1.02), (2, 1.10), (3, 1.10)])
 def test_deadline_beats_the_waiting_mechanisms(rows: Rows, eta: int, gain: float) -> None:
-    """Over 8 loads the article's deadline is faster than the better of weight_fifo and in_order at the same eta."""
+    """Over 8 loads the article's form is faster than the better of weight_fifo and in_order at equal settings."""
     at, update = range(eta, eta + 1), "framework.weight_update=abort"
     (ours,) = rows.means("deadline", at, "effective_throughput", *article_deadline(eta), seeds=8)
     others = [
@@ -191,7 +191,7 @@ def test_deadline_beats_the_waiting_mechanisms(rows: Rows, eta: int, gain: float
 
 
 def test_deadline_is_as_fast_as_areal_at_its_best(rows: Rows) -> None:
-    """From eta=2 on the article's deadline reaches at least 0.99 of areal's best at any eta, which is unbounded."""
+    """From eta=2 on the article's form reaches at least 0.99 of areal's best over all its eta, which is unbounded."""
     best = max(rows.means("areal", range(1, 6), "effective_throughput", seeds=8))
     ours = rows.means("deadline", range(2, 5), "effective_throughput", *article_deadline(2), seeds=8)
     assert min(ours) >= 0.99 * best

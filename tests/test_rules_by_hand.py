@@ -10,7 +10,7 @@ from simrl.model.control.admission.held_permits import HeldPermits
 from simrl.model.control.admission.quota_and_extras import QuotaAndExtras
 from simrl.model.control.admission.running_window import RunningWindow
 from simrl.model.control.admission.version_quota import VersionQuota
-from simrl.model.control.deadlines import Backlog, MostUrgent
+from simrl.model.control.deadline import Backlog, MostUrgent
 from simrl.model.control.ledger import Group, Ledger
 from simrl.model.control.psrl import Reservations
 from simrl.model.control.sampling.oldest_first import OldestFirst

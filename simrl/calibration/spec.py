@@ -9,10 +9,10 @@ from typing import Any
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError  # type: ignore[import-untyped]
 
 from simrl.calibration.targets import Target, measured_targets, reference_targets
 from simrl.config.schema import ConfigError
+from simrl.config.yaml_text import UNREADABLE
 
 KEYS = ("parameters", "point", "reference", "fit_on", "measured", "hold_out_every", "seeds", "rounds")
 BELONGS = {"fit_on": "reference", "hold_out_every": "measured"}
@@ -93,7 +93,7 @@ def _content(path: Path) -> dict[Any, Any]:
         content = OmegaConf.to_container(OmegaConf.load(path))
     except OSError as error:
         raise ConfigError("spec", path, f"cannot be read ({error.strerror or error})") from error
-    except (YAMLError, OmegaConfBaseException, UnicodeDecodeError) as error:
+    except (*UNREADABLE, OmegaConfBaseException) as error:
         raise ConfigError("spec", path, f"is not valid YAML ({' '.join(str(error).split())})") from error
     if not isinstance(content, dict) or not content:
         raise ConfigError("spec", path, f"must be a mapping with {', '.join(KEYS)}")

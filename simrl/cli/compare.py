@@ -13,13 +13,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from simrl.cli.commands import answer
 from simrl.cli.effect_report import effect_text
 from simrl.config.schema import ConfigError
 from simrl.model.metrics import BY_INSTANCE, SAME_AS, UNITS
-from simrl.runs.status import SUMMARY, is_ok
+from simrl.runs.status import is_ok
+from simrl.runs.summary import read_summary
 from simrl.sweep.effect import CHOSEN_BY, effects, halves
 from simrl.sweep.folder import SweepFolder, read_folder
 from simrl.sweep.paired import Difference, Pair, difference, pairing_keys, pairs
@@ -114,7 +113,7 @@ def full_row(folder: SweepFolder, run_id: str) -> dict[str, Any]:
     run = folder.runs / run_id
     if not is_ok(run):
         raise ConfigError("run", run, "is incomplete; see simrl status")
-    row: dict[str, Any] = pq.ParquetFile(run / SUMMARY).read().to_pylist()[0]
+    row = read_summary(run)
     given = next(point.overrides for point in folder.points if point.run_id == run_id)
     return {**row, **dict(text.split("=", 1) for text in given if text.startswith("hardware.measured") and "=" in text)}
 

@@ -12,7 +12,7 @@ from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
 from simrl.config.compose import explain
-from simrl.config.schema import ConfigError
+from simrl.config.schema import ConfigError, brief
 from simrl.terminal import close_stdout, report
 
 FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 1, 2, 130, 143
@@ -40,7 +40,8 @@ def exit_code(action: Callable[[], int]) -> int:
         return 0
     except OSError as error:
         full = error.errno in NO_ROOM
-        report(f"cannot write results: {error}; {'make room and start again' if full else 'choose another output_dir'}")
+        hint = "make room and start again" if full else "choose another output_dir"
+        report(brief(f"cannot write results: {error}; {hint}"))
         return FAILED if full else BAD_INPUT
     except Terminated:
         report("terminated; what is finished is kept")

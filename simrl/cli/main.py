@@ -18,6 +18,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from simrl.cli import commands
+from simrl.cli.completion import complete
 from simrl.cli.exit_code import FAILED, exit_code
 from simrl.cli.multirun import SweepReport, link_run, stop_mark
 from simrl.config.compose import stored, typed
@@ -26,6 +27,7 @@ from simrl.config.overrides import raw_value
 from simrl.config.schema import ConfigError
 from simrl.config.yaml_text import yaml_text
 from simrl.runs.limits import Limits, limits_of
+from simrl.runs.output_folder import at_home, output_folder
 from simrl.runs.run import computed_before, run
 from simrl.runs.summary import read_metric, read_summary
 from simrl.sweep.executors.hydra_jobs import hydra_started
@@ -36,6 +38,7 @@ from simrl.version import VERSION
 
 OTHER_CONFIGURATIONS = ("config_name", "config_path", "package", "experimental_rerun")
 """Hydra's options that would run something else than what was checked."""
+SHELLS = ("bash", "zsh", "fish")
 MODES = ("run", "multirun", "cfg", "info", "hydra_help", "shell_completion")
 """Hydra's options of which one at most makes sense."""
 
@@ -70,7 +73,8 @@ def single_job(config: DictConfig) -> int:
     """Run the only job and print its summary; return the exit code."""
     simulation = typed(config)
     files = partial(hydra_files, config)
-    outcome = run(simulation, config.output_dir, resume=config.resume, hydra_files=files, limits=limits_of(config))
+    output = output_folder("output_dir", config.output_dir)
+    outcome = run(simulation, output, resume=config.resume, hydra_files=files, limits=limits_of(config))
     if outcome.state != "ok":
         report(f"run failed: {outcome.error}")
         report(f"traceback: {outcome.folder / 'status.json'}")
@@ -90,9 +94,9 @@ def sweep_job(config: DictConfig, sweep_folder: Path, number: int) -> float | No
     limits = Limits()
     try:
         simulation, limits = typed(config), limits_of(config)
-        outcome = run(
-            simulation, config.output_dir, resume=config.resume, hydra_files=partial(hydra_files, config), limits=limits
-        )
+        output = output_folder("output_dir", config.output_dir)
+        files = partial(hydra_files, config)
+        outcome = run(simulation, output, resume=config.resume, hydra_files=files, limits=limits)
         link_run(sweep_folder, number, outcome.folder)
     except (
         OSError,
@@ -123,6 +127,10 @@ def asked(arguments: list[str]) -> argparse.Namespace:
         if "=" not in word and not word.startswith("~"):
             hint = f"no such command or key=value; commands are {', '.join(commands.NAMES)}, and stand first"
             raise ConfigError("argument", word, hint)
+    if namespace.resolve and not namespace.cfg:
+        parser.error("--resolve is for --cfg: simrl --cfg job --resolve")
+    if namespace.shell_completion and not asks_for_completion(namespace.overrides):
+        parser.error("-sc wants install=bash or uninstall=bash (or zsh, fish); the shell itself asks query=bash")
     if unknown:
         parser.error(f"no such option {' '.join(unknown)}")
     for option in OTHER_CONFIGURATIONS:
@@ -143,7 +151,9 @@ def single_run(hydra: Hydra, overrides: list[str]) -> int:
     simulation = typed(composed)
     # a place that only the job can resolve is looked at there
     unknown = "${hydra:" in str(raw_value(composed, "output_dir"))
-    if unknown or not (composed.resume and computed_before(simulation, composed.output_dir)):
+    if unknown or not (
+        composed.resume and computed_before(simulation, output_folder("output_dir", composed.output_dir))
+    ):
         # numba and the engine take 0.5 s
         from simrl.model.engine.vllm.compilation import compile_engine, compiling_ahead  # noqa: PLC0415
         from simrl.model.simulation import prepare  # noqa: PLC0415
@@ -173,12 +183,33 @@ def with_mode(overrides: list[str], mode: RunMode) -> list[str]:
     return overrides if stated in overrides else [*overrides, stated]
 
 
+def asks_for_completion(words: list[str]) -> bool:
+    """Return whether the words behind ``-sc`` are what Hydra's plugins take."""
+    kinds = [word.partition("=") for word in words]
+    known = len(kinds) == 1 and kinds[0][0] in ("install", "uninstall", "query") and kinds[0][2] in SHELLS
+    return known and (kinds[0][0] != "query" or "COMP_LINE" in os.environ)
+
+
+def left_to_hydra() -> bool:
+    """Answer the shell's question for what may be typed next as far as commands go; return whether keys may follow."""
+    if "COMP_LINE" not in os.environ:
+        return True
+    words, line = complete(os.environ["COMP_LINE"])
+    if words:
+        print_answer("\n".join(words))
+    if line is not None:
+        os.environ["COMP_LINE"] = line
+    return line is not None
+
+
 def launch(arguments: list[str]) -> int:
     """Do what a command line of overrides asks for; return the exit code."""
     namespace = asked(arguments)
-    overrides = namespace.overrides
+    overrides = [at_home(override) for override in namespace.overrides]
+    if namespace.shell_completion and not left_to_hydra():
+        return 0
     if namespace.hydra_help or namespace.cfg or namespace.info or namespace.shell_completion:
-        options = [word for word in arguments if word not in overrides]
+        options = [word for word in arguments if word not in namespace.overrides]
         sys.argv[1:] = [*options, *overrides]  # Hydra wants its options all before the overrides, or all behind
         hydra_main(config_path=config_folder(), config_name="config", version_base="1.3")(job)()
         return 0

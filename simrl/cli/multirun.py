@@ -42,7 +42,8 @@ def link_run(sweep_folder: Path, number: int, run_folder: Path) -> None:
 
 def runs_of(sweep_folder: Path) -> list[Path]:
     """Return the sweep's run folders, by number, each once."""
-    numbered = sorted((int(entry.name), entry) for entry in sweep_folder.iterdir() if entry.name.isdigit())
+    links = [entry for entry in sweep_folder.iterdir() if entry.name.isascii() and entry.name.isdigit()]
+    numbered = sorted((int(link.name), link) for link in links)
     return list(dict.fromkeys(entry.resolve() for _, entry in numbered))
 
 
@@ -52,7 +53,7 @@ def failures(sweep_folder: Path) -> list[tuple[str, str]]:
     for run in runs_of(sweep_folder):
         status = read_status(run)
         if status is None or status["state"] != "ok":
-            out.append((run.name, "no status" if status is None else str(status["error"]).split("\n")[0]))
+            out.append((run.name, "no status" if status is None else str(status.get("error")).split("\n")[0]))
     return out
 
 

@@ -8,9 +8,9 @@ and nothing is written.
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from hydra import initialize_config_dir
@@ -19,7 +19,7 @@ from simrl.cli.commands import answer
 from simrl.config.option_folders import config_folder
 from simrl.config.overrides import given_values, points_of
 from simrl.config.schema import ConfigError
-from simrl.runs.output_folder import output_folder
+from simrl.runs.output_folder import at_home, output_folder
 from simrl.sweep.estimate import BASES, Estimate, estimate, times_of, wall_s
 from simrl.sweep.executors.job import cores
 from simrl.sweep.grid import Point, expand
@@ -56,12 +56,13 @@ def asked(given: Sequence[str]) -> tuple[Request, list[Point], str | None]:
     Raises:
         ConfigError: for what is no sweep.
     """
-    if "=" not in given[0] or Path(given[0]).is_file():
+    if "=" not in given[0] or os.path.isfile(given[0]):  # noqa: PTH113 - Path.is_file raises for long names
         request = parse(given[1:])
         return request, expand(requested(given[0], request)), given[0]
     with initialize_config_dir(config_folder(), version_base="1.3"):
-        points = [Point("", tuple(overrides)) for overrides in points_of(list(given))]
-    last = given_values(list(given))
+        words = [at_home(override) for override in given]
+        points = [Point("", tuple(overrides)) for overrides in points_of(words)]
+    last = given_values(words)
     workers, resume = last.get(N_JOBS, -1), last.get("resume", True)
     if not isinstance(workers, int) or isinstance(workers, bool) or workers == 0:
         raise ConfigError(N_JOBS, workers, "must be 1 or more, or -1 for one process a core")

@@ -10,6 +10,7 @@ from simrl.cli.multirun import Started, SweepReport, link_path, link_run, stop_m
 from simrl.config.compose import own_places
 from simrl.runs.limits import limits_of
 from simrl.runs.lock import release_dead
+from simrl.runs.output_folder import output_folder
 from simrl.runs.run import NOT_STARTED
 from simrl.sweep.execute import run_points
 from simrl.sweep.grid import Point
@@ -28,7 +29,7 @@ def finish(sweep: Started) -> None:
         n_jobs = config.hydra.launcher.n_jobs
         outcomes = run_points(
             [Point("sweep", (*places, *sweep.points[number])) for number in left],
-            config.output_dir,
+            output_folder("output_dir", config.output_dir),
             workers=n_jobs if n_jobs > 0 else None,
             resume=config.resume,
             limits=limits_of(config),
@@ -36,7 +37,9 @@ def finish(sweep: Started) -> None:
         for number, outcome in zip(left, outcomes, strict=True):
             if outcome.state != NOT_STARTED:
                 link_run(folder, number, outcome.folder)
-    release_dead(Path(config.output_dir) / "runs")  # of a worker that died, or was ended, between its last two steps
+    release_dead(
+        output_folder("output_dir", config.output_dir) / "runs"
+    )  # of a worker that died, or was ended, between its last two steps
     SweepReport().on_multirun_end(config)
 
 
@@ -47,7 +50,7 @@ def clear_up(sweep: Started) -> None:
         from joblib.externals.loky import get_reusable_executor  # noqa: PLC0415
 
         get_reusable_executor().shutdown(wait=True, kill_workers=True)
-    release_dead(Path(sweep.config.output_dir) / "runs")
+    release_dead(output_folder("output_dir", sweep.config.output_dir) / "runs")
     folder = Path(sweep.config.hydra.sweep.dir)
     if {entry.name for entry in folder.glob("*")} <= {"multirun.yaml"}:
         shutil.rmtree(folder, ignore_errors=True)

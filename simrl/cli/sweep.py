@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ def main(options: argparse.Namespace) -> int:
     """
     request = parse(options.settings)
     stem = Path(options.file).stem
-    if "=" in options.file and not Path(options.file).is_file():
+    if "=" in options.file and not os.path.isfile(options.file):  # noqa: PTH113 - Path.is_file raises
         raise ConfigError("FILE", options.file, "must be a sweep file; key=value arguments follow it")
     carried = carry_out(options.file, request)
     folder = request.output_dir / "sweeps" / stem

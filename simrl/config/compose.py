@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from secrets import token_hex
@@ -36,6 +37,7 @@ from simrl.config.schema import (
     SimulationConfig,
     brief,
 )
+from simrl.config.yaml_text import UNREADABLE
 
 
 def search_path(*folders: str | Path) -> list[str]:
@@ -70,6 +72,7 @@ def _register() -> None:
     hugging_face_model = schema_of("model", HuggingFaceModel)
     ConfigStore.instance().store(group="model/schema", name="hugging_face", node=hugging_face_model)
     OmegaConf.register_new_resolver("minus", lambda a, b: a - b, replace=True)
+    OmegaConf.register_new_resolver("home", lambda path: os.path.expanduser(str(path)), replace=True)  # noqa: PTH111
     models = Path(config_folder()) / "model"
     OmegaConf.register_new_resolver(
         "hugging_face", lambda key, _parent_: hugging_face.value(key, _parent_.path, models), replace=True
@@ -168,11 +171,22 @@ def choices(config: SimulationConfig) -> dict[str, str]:
 
 def plain(config: SimulationConfig) -> dict[str, Any]:
     """Return the configuration as plain nested values, the basis of a run's identity."""
-    content = dataclasses.asdict(config)
+    content: dict[str, Any] = _plain(config)
     content["framework"].pop("look")  # for figures, which read it from the framework's file
     for name, knob in content["framework"]["knobs"].items():
         content["framework"][name] = knob.pop("value")  # where the configuration has it
     return content
+
+
+def _plain(value: Any) -> Any:
+    # dataclasses.asdict also copies every number and text, which costs ten times as much
+    if hasattr(value, "__dataclass_fields__"):
+        return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
+    if isinstance(value, dict):
+        return {key: _plain(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(_plain, value))
+    return value
 
 
 def refusal_of(error: Exception) -> ConfigError | None:
@@ -246,3 +260,7 @@ def _compose_choices(chosen: list[str]) -> DictConfig:
     except MarkedYAMLError as error:
         mark = error.problem_mark
         raise ConfigError("file", mark.name, f"is not valid YAML: line {mark.line + 1}, {error.problem}") from error
+    except ConfigError:
+        raise
+    except UNREADABLE as error:  # Hydra does not check all that it is given
+        raise ConfigError("argument", " ".join(chosen), f"cannot be composed ({error})") from error

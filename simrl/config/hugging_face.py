@@ -12,6 +12,7 @@ Qwen3-MoE, Qwen3-Next, Gemma, DeepSeek-V3, GLM-4-MoE, gpt-oss).
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, fields
@@ -122,8 +123,8 @@ def read(path: str | None) -> ConfigFile:
     if not path:
         raise ConfigError("model.path", path, f"name the {FILE} of a Hugging Face model, or its folder")
     file = Path(path).expanduser()
-    file = file / FILE if file.is_dir() else file
-    if not file.is_file():
+    file = file / FILE if os.path.isdir(file) else file  # noqa: PTH112 - Path.is_dir raises for long names
+    if not os.path.isfile(file):  # noqa: PTH113
         raise ConfigError("model.path", path, f"no such file (looked for {file.absolute()}); name a {FILE}")
     try:
         if file.stat().st_size > LARGEST_FILE_BYTES:

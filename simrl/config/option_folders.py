@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from simrl.config.schema import CHOICES, ConfigError
@@ -21,7 +22,7 @@ def option_folder(folder: Path) -> Path:
         ConfigError: if there is no such folder, or an option in it has the name of one of SimRL's: Hydra would take
             SimRL's without a word.
     """
-    if not folder.is_dir():
+    if not os.path.isdir(folder):  # noqa: PTH112 - Path.is_dir raises for a name that is too long
         raise ConfigError("--config-dir", folder, "no such folder; name one that has a folder for each group")
     shipped = Path(config_folder())
     if folder.resolve() != shipped.resolve():

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import math
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.config_loader import ConfigLoader
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Override, RangeSweep
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import (
     ConfigAttributeError,
@@ -20,6 +23,7 @@ from omegaconf.errors import (
 )
 
 from simrl.config.option_folders import option_folder
+from simrl.config.ranges import check_count
 from simrl.config.schema import CHOICES, GROUPS, TOP_KEYS, ConfigError
 
 LONGEST_NAME = 255
@@ -36,25 +40,67 @@ def is_group_choice(override: str) -> bool:
     return override[:1] in ("+", "~") or "/" in key or "@" in key or key in CHOICES or key.startswith("hydra.")
 
 
+def parsed(overrides: list[str], loader: ConfigLoader | None = None) -> list[Override]:
+    """Return what Hydra reads in overrides.
+
+    Raises:
+        ConfigError: for one at which its parser breaks.
+        OverrideParseException: for one that it refuses.
+    """
+    parser = OverridesParser.create(config_loader=loader)
+    found = []
+    for override in overrides:
+        try:
+            (read,) = parser.parse_overrides([override])
+        except (AssertionError, RecursionError, ValueError) as error:
+            key, _, value = override.partition("=")
+            hint = "cannot be read; give key=value, and numbers and lists of a size that makes sense"
+            raise ConfigError(key, value, hint) from error
+        if not read.key_or_group:
+            raise ConfigError(str(override), "", "has no key; give key=value")
+        found.append(read)
+    return found
+
+
 def points_of(overrides: list[str]) -> list[list[str]]:
     """Return the overrides of every job of a sweep; one job if nothing is swept. Needs an initialised Hydra.
 
     Raises:
-        ConfigError: if a key is swept over nothing.
+        ConfigError: if a key is swept over nothing, or all together over more than a sweep takes.
     """
-    loader = GlobalHydra.instance().config_loader()
-    parsed = OverridesParser.create(config_loader=loader).parse_overrides(overrides)
-    for override in parsed:
-        if override.is_sweep_override() and not any(True for _ in override.sweep_iterator()):
-            raise _refusal(override, "holds no value, so there is nothing to run; give one or more")
-    batches = BasicSweeper.split_arguments(parsed, max_batch_size=None)
+    read = parsed(overrides, GlobalHydra.instance().config_loader())
+    total = 1
+    for override in read:
+        if override.is_sweep_override():
+            count = _values_in(override)
+            if not count:
+                raise _refusal(override, "holds no value, so there is nothing to run; give one or more")
+            total *= count
+            key, _, values = str(override.input_line).partition("=")
+            check_count(key, values, total)
+    batches = BasicSweeper.split_arguments(read, max_batch_size=None)
     return [list(point) for batch in batches for point in batch]
+
+
+def _values_in(override: Override) -> int:
+    """Return how many values a key is swept over, without making a list of them.
+
+    Raises:
+        ConfigError: for a range without end.
+    """
+    swept: Any = override._value  # noqa: SLF001 - Hydra has no other way to it
+    if not isinstance(swept, RangeSweep):
+        return sum(1 for _ in override.sweep_iterator())
+    bounds: tuple[Any, ...] = (swept.start, swept.stop, swept.step)
+    if not swept.step or not all(math.isfinite(bound) for bound in bounds):
+        raise _refusal(override, "ends nowhere; give range(first,end,step) finite numbers and a step that is not 0")
+    return max(0, math.ceil((Decimal(bounds[1]) - Decimal(bounds[0])) / Decimal(bounds[2])))
 
 
 def given_values(overrides: list[str]) -> dict[str, Any]:
     """Return key -> value of the overrides that are single values; the last one wins, as in Hydra."""
-    parsed = OverridesParser.create().parse_overrides(overrides)
-    return {override.key_or_group: override.value() for override in parsed if not override.is_sweep_override()}
+    read = parsed(overrides)
+    return {override.key_or_group: override.value() for override in read if not override.is_sweep_override()}
 
 
 def check_choice(override: Override) -> None:
@@ -69,6 +115,8 @@ def check_choice(override: Override) -> None:
         fields = [known.name for known in dataclasses.fields(GROUPS[group])] if group in GROUPS else []
         if key in TOP_KEYS or field in fields:
             raise ConfigError("argument", f"~{key}", f"a run needs {key}; give it another value instead")
+        if value is not None and not isinstance(value, str):
+            raise _refusal(override, f"is no option's name; to take {key} away write ~{key}")
     elif key in CHOICES and (override.is_add() or override.is_force_add()):
         raise _refusal(override, f"a run has one {key}, and may choose another: leave out the +")
     elif key == "hydra.searchpath":
@@ -82,7 +130,9 @@ def check_choice(override: Override) -> None:
 
 def _may_be_name(value: object) -> bool:
     """Return whether Hydra takes a value for an option's name, several of them, or keys to set."""
-    return len(value) <= LONGEST_NAME if isinstance(value, str) else isinstance(value, list | dict)
+    if isinstance(value, list):
+        return all(isinstance(part, str) and len(part) <= LONGEST_NAME for part in value)
+    return len(value) <= LONGEST_NAME if isinstance(value, str) else isinstance(value, dict)
 
 
 def set_value(config: DictConfig, override: Override) -> None:
@@ -100,6 +150,8 @@ def set_value(config: DictConfig, override: Override) -> None:
         raise unknown_key(config, str(override.input_line)) from error
     except OmegaConfBaseException as error:
         raise _refusal(override, reason_of(error)) from error
+    except OverflowError as error:
+        raise _refusal(override, "is more than any number here can be; give a smaller one") from error
 
 
 def _refusal(override: Override, hint: str) -> ConfigError:

@@ -19,6 +19,10 @@ def brief(text: str) -> str:
     return re.sub(rf"([^\s']{{{LONGEST}}})[^\s']+", r"\1...", line)
 
 
+MOST_POINTS = 1_000_000
+"""Points of a sweep: more would fill the memory before the first one runs."""
+
+
 class ConfigError(ValueError):
     """An input that cannot be simulated; one line that names the key, the value and the hint."""
 
@@ -63,6 +67,12 @@ def one_of(key: str, value: str, choices: tuple[str, ...]) -> None:
     """Raise :class:`ConfigError` if *value* is none of *choices*."""
     if value not in choices:
         raise ConfigError(key, value, f"must be one of {', '.join(choices)}")
+
+
+def check_count(key: str, value: object, count: int) -> None:
+    """Raise :class:`ConfigError` if *value* stands for too many points of a sweep, before any list of it is made."""
+    if count > MOST_POINTS:
+        raise ConfigError(key, value, f"stands for {count:,} points; a sweep takes {MOST_POINTS:,} at most")
 
 
 def fraction(key: str, value: float | None) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from simrl.config.bounds import check_bounds
 from simrl.config.framework_schema import KNOB_TYPES, FrameworkConfig, Knob, Look
 from simrl.config.hardware_schema import EngineCosts, HardwareConfig, IterationRates
 from simrl.config.model_schema import HuggingFaceModel, ModelConfig
@@ -84,6 +85,7 @@ def check_simulation(simulation: SimulationConfig) -> None:
         raise ConfigError("seed", simulation.seed, "must be below 2^62, the largest the tables hold")
     for key in ("versions", "groups_per_batch", "group_size"):
         at_least(key, getattr(simulation, key), 1)
+    check_bounds(simulation)
     check_window(simulation)
 
 

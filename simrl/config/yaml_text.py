@@ -10,6 +10,8 @@ import yaml  # type: ignore[import-untyped]
 from omegaconf import OmegaConf
 from omegaconf._utils import OmegaConfDumper, get_omega_conf_dumper
 
+UNREADABLE = (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
+"""What reading YAML may raise: the constructors of its tags do not check what they are given."""
 SafeDumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 

@@ -8,8 +8,14 @@ from simrl.model.control.controllers import controller_class
 from simrl.model.control.rules import compose_rules
 from simrl.model.cost.iteration_table import iteration_s, iteration_table
 from simrl.model.cost.memory import kv_blocks
-from simrl.model.cost.parallel_layout import check_rollout_layout, check_trainer_layout, check_trainer_memory
+from simrl.model.cost.parallel_layout import (
+    check_rollout_layout,
+    check_trainer_layout,
+    check_trainer_memory,
+    needed_memory,
+)
 from simrl.model.engine.engines import check_engine
+from simrl.model.extent import check_extent
 from simrl.model.workload import Workload
 
 LONGEST_TRAJECTORY_S = 365 * 86400.0
@@ -92,6 +98,13 @@ def check_layouts(config: SimulationConfig, longest_tokens: int) -> None:
     check_trainer_memory(config.hardware, config.model, config.trainer, trajectories, longest_tokens)
 
 
+def trainer_memory_share(config: SimulationConfig, longest_tokens: int) -> float:
+    """Return what the fullest GPU of the trainer holds, reserved bytes included, of a GPU's memory."""
+    trajectories = config.groups_per_batch * config.group_size
+    needed = needed_memory(config.model, config.trainer, trajectories, longest_tokens)
+    return (needed.total + config.trainer.reserved_bytes) / config.hardware.memory_bytes
+
+
 def check(config: SimulationConfig, workload: Workload) -> None:
     """Raise ConfigError for a combination that cannot run."""
     check_rollout_layout(config.model, config.rollout)
@@ -100,6 +113,7 @@ def check(config: SimulationConfig, workload: Workload) -> None:
     longest_tokens = check_model_len(config, workload)
     check_times(config, longest_tokens)
     check_layouts(config, longest_tokens)
+    check_extent(config, longest_tokens)
     if config.framework.controller is None:
         check_supply(compose_rules(config.framework).admission, config.versions, config.groups_per_batch)
     else:  # a user's own, which need not have rules

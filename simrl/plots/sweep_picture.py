@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from simrl.runs.status import BATCHES
+from simrl.runs.table_file import read_table
 from simrl.sweep.folder import SweepFolder
 from simrl.sweep.table import set_keys
 
@@ -18,13 +19,11 @@ if TYPE_CHECKING:
 def levels_of(sweeps: Sequence[SweepFolder], summary: pd.DataFrame) -> pd.DataFrame:
     """Return the trained tokens of the runs of a summary by staleness, in its window: run_id, staleness, tokens."""
     import pandas as pd  # noqa: PLC0415
-    import pyarrow.parquet as pq  # noqa: PLC0415
 
     folders = {point.run_id: sweep.runs / point.run_id for sweep in sweeps for point in sweep.points}
     tables = []
     for run in summary.drop_duplicates("run_id").itertuples():
-        batches = pq.ParquetFile(folders[run.run_id] / BATCHES)
-        found = batches.read(columns=["version", "staleness", "tokens"], use_threads=False).to_pandas()
+        found = read_table(folders[run.run_id] / BATCHES, ["version", "staleness", "tokens"]).to_pandas()
         measured = (found["version"] >= run.measure_from) & (found["version"] < run.measure_to)
         tables.append(found[measured].assign(run_id=run.run_id))
     levels = pd.concat(tables)

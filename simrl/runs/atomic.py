@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from secrets import token_hex
 
 
 @contextmanager
@@ -36,12 +36,12 @@ def atomic_folder(target: Path) -> Iterator[Path]:
         OSError: if it cannot be made or renamed.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    aside = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    aside.chmod(0o755)  # mkdtemp's 0700 would lock out the others on a shared file system
+    aside = target.with_name(f".{target.name}.{token_hex(4)}")
+    aside.mkdir()  # who may read it is the umask's to say
     try:
         yield aside
         if target.exists():
-            replaced = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
+            replaced = target.with_name(f".{target.name}.old.{token_hex(4)}")
             target.replace(replaced)
             aside.replace(target)
             shutil.rmtree(replaced, ignore_errors=True)

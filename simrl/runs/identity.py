@@ -22,7 +22,9 @@ MAKERS = ("config", "model")
 ROOTS = ("simrl.model.simulation", "simrl.model.metrics")
 """What makes them: all code that a run uses is reached from here, or named in its configuration."""
 NO_RESULTS = {
-    "simrl.config.ranges",  # refuses, and computes nothing
+    "simrl.config.bounds",  # refuses, and computes nothing
+    "simrl.config.ranges",  # the same
+    "simrl.model.extent",  # the same
     "simrl.model.control.rule_names",  # the modules it names are in the digest themselves
     "simrl.model.control.controllers",  # the same
     "simrl.model.engine.engines",  # the same

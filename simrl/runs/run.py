@@ -13,7 +13,7 @@ from simrl.runs.atomic import atomic_folder
 from simrl.runs.identity import run_id
 from simrl.runs.limits import Limits, time_limit
 from simrl.runs.lock import run_lock
-from simrl.runs.status import is_ok, write_status
+from simrl.runs.status import digests, is_ok, write_status
 
 NOT_STARTED = "not started"
 
@@ -122,6 +122,6 @@ def _compute(
                 if tried <= limits.retries:
                     continue
             status = {"state": "failed" if error else "ok", "run_id": target.name, "error": error, "attempts": tried}
-            trouble = {"traceback": trace} if error else {}
-            write_status(folder, **status, **trouble, wall_s=time.monotonic() - started_s)
+            more = {"traceback": trace} if error else {"tables": digests(folder)}
+            write_status(folder, **status, **more, wall_s=time.monotonic() - started_s)
             return error

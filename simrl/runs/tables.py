@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 COMPRESSED_FROM_ROWS = 100
+SHARES = ("waste", "dropped_share", "trainer_busy", "rollout_busy")
+"""Metrics between 0 and 1."""
 BATCH_UNITS = {
     "version": "versions",
     "start_s": "s",
@@ -287,9 +289,23 @@ def write_parquet(content: pa.Table, path: Path) -> None:
         pq.write_table(content, file, compression=compression, use_dictionary=False, write_statistics=False)
 
 
+def check_shares(row: dict[str, Any]) -> None:
+    """Raise ArithmeticError if a share of the summary is none: what overflowed must not be taken for a result."""
+    for name in SHARES:
+        if not 0 <= row[name] <= 1:
+            raise ArithmeticError(
+                f"{name} is {row[name]:g}, no share: a time or a count has overflowed; check the costs"
+            )
+
+
 def write_records(folder: Path, config: SimulationConfig, records: Records, run_id: str) -> dict[str, Any]:
-    """Write a run's Parquet files into *folder*; return its summary row."""
+    """Write a run's Parquet files into *folder*; return its summary row.
+
+    Raises:
+        ArithmeticError: see :func:`check_shares`.
+    """
     row = summary_row(config, records, run_id)
+    check_shares(row)
     write_parquet(summary_table(config, row), folder / SUMMARY)
     write_parquet(batches_table(records), folder / BATCHES)
     write_parquet(trajectories_table(records), folder / TRAJECTORIES)

@@ -9,6 +9,7 @@ from statistics import median
 
 from simrl.config.schema import SimulationConfig
 from simrl.runs.status import SUMMARY, read_status
+from simrl.runs.table_file import read_table
 
 SAMPLED = 20
 """Runs of a framework that are looked at."""
@@ -59,8 +60,6 @@ def size_of(config: SimulationConfig) -> Size:
 
 def times_of(runs: Path, frameworks: Iterable[str]) -> dict[str, dict[Size, float]]:
     """Return framework -> size -> median wall time, s, of the complete runs in *runs*."""
-    import pyarrow.parquet as pq  # noqa: PLC0415
-
     wanted, found = set(frameworks), dict[str, list[Path]]()
     for folder in sorted(runs.glob("*-eta*-seed*")):
         framework = folder.name.rpartition("-eta")[0]
@@ -73,7 +72,7 @@ def times_of(runs: Path, frameworks: Iterable[str]) -> dict[str, dict[Size, floa
             status = read_status(folder) or {}
             if status.get("state") == "ok" and isinstance(status.get("wall_s"), int | float):
                 columns = ["versions", "groups_per_batch", "group_size"]
-                row = pq.ParquetFile(folder / SUMMARY).read(columns=columns).to_pylist()[0]
+                row = read_table(folder / SUMMARY, columns).to_pylist()[0]
                 walls.setdefault(Size(*(row[name] for name in columns)), []).append(status["wall_s"])
         if walls:
             out[framework] = {size: median(times) for size, times in walls.items()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
@@ -15,13 +16,14 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError, safe_load  # type: ignore[import-untyped]
+from yaml import safe_load  # type: ignore[import-untyped]
 
 from simrl.config.compose import compose_point, own_places, typed
 from simrl.config.composition import Compositions
 from simrl.config.option_folders import config_folder
 from simrl.config.overrides import points_of
 from simrl.config.schema import ConfigError
+from simrl.config.yaml_text import UNREADABLE
 from simrl.runs.atomic import atomic_file
 from simrl.runs.identity import run_id
 from simrl.runs.status import STATUS
@@ -29,6 +31,7 @@ from simrl.sweep.grid import Point
 
 RUNS = "runs.json"
 MULTIRUN = "multirun.yaml"
+RUN_ID = re.compile(r"\w[\w.-]{0,200}")
 UNUSABLE = (ConfigError, HydraException, OmegaConfBaseException, OSError)
 """What composing an old sweep may raise: its configuration files may have changed since."""
 
@@ -93,8 +96,8 @@ def read_folder(path: str | Path, key: str = "DIR") -> SweepFolder:
         ConfigError: if it is none of these.
     """
     folder = Path(path)
-    if not folder.is_dir():
-        what = "is a file" if folder.exists() else "no such folder"
+    if not os.path.isdir(folder):  # noqa: PTH112 - Path.is_dir raises for a name that is too long
+        what = "is a file" if os.path.exists(folder) else "no such folder"  # noqa: PTH110 - the same
         raise ConfigError(key, path, f"{what}; name an output folder, a sweep's or a run's")
     if (folder / RUNS).is_file():
         return _yaml_sweep(folder)
@@ -132,7 +135,7 @@ def _each_once(points: Iterable[PlannedRun]) -> tuple[PlannedRun, ...]:
 def _own(run: Path) -> PlannedRun:
     """A run by itself: its overrides are those it was started with."""
     overrides: Any = None
-    with suppress(OSError, YAMLError):
+    with suppress(OSError, *UNREADABLE):
         overrides = safe_load((run / ".hydra" / "overrides.yaml").read_text())
     return PlannedRun("", tuple(map(str, overrides if isinstance(overrides, list) else ())), run.name)
 
@@ -144,20 +147,27 @@ def _yaml_sweep(folder: Path) -> SweepFolder:
             PlannedRun(str(point["block"]), tuple(map(str, point["overrides"])), str(point["run_id"]))
             for point in content["points"]
         ]
+        if not all(RUN_ID.fullmatch(point.run_id) for point in points):
+            raise ValueError("a run id that names no folder")  # noqa: TRY301 - said in the message below
         runs = folder / str(content["output_dir"]) / "runs"
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(RUNS, folder / RUNS, "is damaged; start the sweep again, its runs are kept") from error
     return SweepFolder(folder, "sweep", runs, _each_once(points))
 
 
+def _is_number(name: str) -> bool:
+    """Return whether a -m sweep's link may be called so."""
+    return name.isascii() and name.isdigit()
+
+
 def _hydra_sweep(folder: Path) -> SweepFolder:
     """A ``-m`` sweep: its links name the runs that ended, its overrides the rest."""
-    links = {int(entry.name): Path(os.path.realpath(entry)) for entry in folder.iterdir() if entry.name.isdigit()}
+    links = {int(entry.name): Path(os.path.realpath(entry)) for entry in folder.iterdir() if _is_number(entry.name)}
     try:
         hydra_node = OmegaConf.load(folder / MULTIRUN).hydra
         asked = [str(override) for override in hydra_node.overrides.task]
         places = own_places(hydra_node)
-    except (OSError, UnicodeDecodeError, YAMLError, OmegaConfBaseException, AttributeError, TypeError) as error:
+    except (OSError, OmegaConfBaseException, *UNREADABLE) as error:
         raise ConfigError(
             MULTIRUN, folder / MULTIRUN, "is damaged; start the sweep again, its runs are kept"
         ) from error

@@ -24,15 +24,14 @@ from typing import Any
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError  # type: ignore[import-untyped] # what OmegaConf reads files with
 
+from simrl.config.ranges import check_count
 from simrl.config.schema import OUTPUT_KEYS, ConfigError
+from simrl.config.yaml_text import UNREADABLE
 from simrl.runs.limits import Limits, limits_of
 
 KEYS = ("seeds", "run", "fail_fast", "shared", "blocks")
 RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)")
-MOST_POINTS = 1_000_000
-"""Points of a sweep: more would fill the memory before the first one runs."""
 BARE = re.compile(r"[A-Za-z0-9_./:+-]+")
 """Text that Hydra's override grammar takes without quotes."""
 
@@ -71,10 +70,12 @@ def load_sweep(path: str | Path) -> Sweep:
     try:
         content = OmegaConf.to_container(OmegaConf.load(path))
     except OSError as error:
-        raise ConfigError("sweep", file, f"cannot be read ({error.strerror}); name a YAML file of blocks") from error
+        raise ConfigError(
+            "sweep", file, f"cannot be read ({error.strerror or error}); name a YAML file of blocks"
+        ) from error
     except UnicodeDecodeError as error:
         raise ConfigError("sweep", file, f"is not valid UTF-8 (byte {error.start}); save it as UTF-8") from error
-    except (YAMLError, OmegaConfBaseException) as error:
+    except (*UNREADABLE, OmegaConfBaseException) as error:
         first = " ".join(str(error).split())
         raise ConfigError("sweep", file, f"is not valid YAML ({first})") from error
     return sweep_of(content, file)
@@ -125,12 +126,6 @@ def seeds_of(value: Any, key: str = "seeds") -> tuple[int, ...]:
     if not seeds or any(not isinstance(seed, int) or isinstance(seed, bool) or seed < 0 for seed in seeds):
         raise ConfigError(key, value, "must be how many (1 or more), a list of seeds or a range first..last")
     return tuple(dict.fromkeys(seeds))
-
-
-def check_count(key: str, value: object, count: int) -> None:
-    """Raise ConfigError if *value* stands for more than MOST_POINTS of something, before any list of it is made."""
-    if count > MOST_POINTS:
-        raise ConfigError(key, value, f"stands for {count:,} points; a sweep takes {MOST_POINTS:,} at most")
 
 
 def values_of(key: str, value: Any) -> list[Any]:

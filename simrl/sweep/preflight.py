@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.util import find_spec
 from shutil import which
+from typing import Any
 
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from simrl.config.compose import compose_point
-from simrl.config.overrides import given_values, points_of
+from simrl.config.overrides import given_values, parsed, points_of
+from simrl.config.ranges import at_least
 from simrl.config.schema import ConfigError
 from simrl.runs.limits import limits_of
 from simrl.runs.output_folder import output_folder
 
 SUBMITIT = "hydra_plugins.hydra_submitit_launcher"
-N_JOBS, SWEEP_DIR = "hydra.launcher.n_jobs", "hydra.sweep.dir"
+LAUNCHER, N_JOBS, SWEEP_DIR = "hydra.launcher", "hydra.launcher.n_jobs", "hydra.sweep.dir"
+BATCH = "hydra.sweeper.max_batch_size"
+PLUGINS = ("hydra_plugins.", "hydra._internal.")
+"""Where launchers are: Hydra calls whatever a target names."""
 CHDIR, SUBDIR = "hydra.job.chdir", "hydra.sweep.subdir"
 
 
@@ -63,7 +68,7 @@ def check_single(overrides: list[str]) -> None:
     Raises:
         ConfigError: for the first list of values.
     """
-    for override in OverridesParser.create().parse_overrides(overrides):
+    for override in parsed(overrides):
         if override.is_sweep_override():
             key, _, values = str(override.input_line).partition("=")
             raise ConfigError(key, values, "is a list; add -m to sweep over it")
@@ -80,7 +85,7 @@ def check_folders(overrides: list[str]) -> None:
         raise ConfigError(CHDIR, given[CHDIR], "must be false; each run has a folder of its own without it")
     if given.get(SUBDIR, ".") != ".":
         raise ConfigError(SUBDIR, given[SUBDIR], "must be . ; the sweep's folder holds a link to each run, by number")
-    for override in OverridesParser.create().parse_overrides(overrides):
+    for override in parsed(overrides):
         if override.is_sweep_override() and f"${{{override.key_or_group}}}" in str(given.get(SWEEP_DIR)):
             raise ConfigError(
                 SWEEP_DIR, given[SWEEP_DIR], "must be one folder; each run has one of its own in output_dir"
@@ -104,18 +109,54 @@ def check_output(composed: DictConfig) -> str:
     return output
 
 
+SETTINGS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
+    ("_target_", lambda target: str(target).startswith(PLUGINS), "is no launcher; choose one by hydra/launcher=..."),
+    ("backend", lambda name: name in (None, "loky"), "is ignored by joblib's launcher, which takes loky; leave it out"),
+    (
+        "timeout",
+        lambda limit: limit is None,
+        "would end the sweep at its first slow run; set run.timeout_s, which ends that run",
+    ),
+)
+"""Of hydra.launcher: what fits, and what to do if it does not."""
+
+
+def check_hydras_own(overrides: list[str]) -> None:
+    """Check settings of Hydra's sweeper and launcher at which they would break, or which they ignore.
+
+    Raises:
+        ConfigError: for the first of them.
+    """
+    for override in parsed(overrides):
+        if override.is_sweep_override() and str(override.key_or_group).startswith("hydra."):
+            key, _, values = str(override.input_line).partition("=")
+            hint = f"is Hydra's own and cannot be swept; quote a value with commas: {key}=\"'...'\""
+            raise ConfigError(key, values, hint)
+    given = given_values(overrides)
+    for name, fits, hint in SETTINGS:
+        key = f"{LAUNCHER}.{name}"
+        if key in given and not fits(given[key]):
+            raise ConfigError(key, given[key], hint)
+    if given.get(BATCH) is not None:
+        at_least(BATCH, given[BATCH], 1)
+
+
 def check_launcher(overrides: list[str]) -> None:
     """Check that the launcher can start and has a folder: Hydra would leave a traceback, or name no hint.
 
     Raises:
-        ConfigError: for 0 processes, a sweep's folder that can be none, a plugin that is not installed, or no Slurm.
+        ConfigError: for what Hydra breaks at or ignores, 0 processes, a sweep's folder that can be none, a plugin that
+            is not installed, or no Slurm.
     """
+    check_hydras_own(overrides)
     given = given_values(overrides)
     if N_JOBS in given and given[N_JOBS] == 0:
         raise ConfigError(N_JOBS, 0, "must be 1 or more, or -1 for one process a core")
     if SWEEP_DIR in given:
         name = given[SWEEP_DIR]
-        output_folder(SWEEP_DIR, str(name) if type(name) in (int, float) else name)
+        folder = output_folder(SWEEP_DIR, str(name) if type(name) in (int, float) else name)
+        if str(name).startswith("~"):  # Hydra makes it itself
+            raise ConfigError(SWEEP_DIR, name, f"is taken as it is written; write {folder}")
     launcher = str(given.get("hydra/launcher"))
     if launcher.startswith("submitit"):
         if not find_spec(SUBMITIT):

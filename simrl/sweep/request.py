@@ -20,9 +20,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from yaml import YAMLError, safe_load  # type: ignore[import-untyped]
+from yaml import safe_load  # type: ignore[import-untyped]
 
 from simrl.config.schema import ConfigError
+from simrl.config.yaml_text import UNREADABLE
 from simrl.runs.limits import FIELDS
 from simrl.runs.output_folder import output_folder
 from simrl.runs.run import NOT_STARTED, Outcome
@@ -65,7 +66,7 @@ def parse(arguments: Sequence[str]) -> Request:
             raise ConfigError("argument", argument, "must be key=value; --help lists the keys")
         try:
             given[key] = safe_load(text) if text else None
-        except YAMLError as error:
+        except UNREADABLE as error:
             raise ConfigError(key, text, "is not a value; quote it") from error
     seeds = seeds_of(given.pop("seeds")) if "seeds" in given else None
     workers, resume = given.pop("workers", None), given.pop("resume", True)

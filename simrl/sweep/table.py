@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simrl.config.schema import GROUPS, RUN_KEYS
+from simrl.config.schema import GROUPS, RUN_KEYS, ConfigError
 from simrl.model.metrics import UNITS
 from simrl.runs.atomic import atomic_file
-from simrl.runs.status import SUMMARY, is_ok
+from simrl.runs.status import SUMMARY, damaged_table, is_ok
+from simrl.runs.table_file import read_table
 from simrl.runs.tables import write_parquet
 from simrl.sweep.folder import PlannedRun, SweepFolder, read_folder
 from simrl.terminal import report
@@ -50,17 +51,18 @@ def set_keys(points: Sequence[PlannedRun]) -> list[str]:
 def _read_rows(sweep: SweepFolder, points: Sequence[PlannedRun], keys: Sequence[str]) -> Iterator[pa.Table]:
     """Yield the row of each complete run; settings the row does not hold come from the overrides."""
     import pyarrow as pa  # noqa: PLC0415
-    import pyarrow.parquet as pq  # noqa: PLC0415
 
     kept = [*dict.fromkeys((*ALWAYS, *keys))]
     for point in points:
         file = sweep.runs / point.run_id / SUMMARY
         if not is_ok(file.parent):
+            if damaged := damaged_table(file.parent):
+                report(f"left out, {damaged} is missing or damaged; run it again")
             continue
         try:
-            row = pq.ParquetFile(file).read(columns=kept, use_threads=False)
-        except (OSError, pa.ArrowException) as error:
-            report(f"left out, {file} is damaged: {str(error).partition('.')[0]}")
+            row = read_table(file, kept)
+        except ConfigError as error:
+            report(f"left out, {error}")
             continue
         if lacking := set(UNITS).difference(row.column_names):
             report(f"left out, {point.run_id} is of an older simrl (it has no {min(lacking)}); run it again")

@@ -9,7 +9,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 from simrl.config.compose import schema_of, typed
 from simrl.config.schema import GROUPS, ConfigError, SimulationConfig
-from simrl.runs.status import STATUS, read_status
+from simrl.config.yaml_text import UNREADABLE
+from simrl.runs.status import STATUS, damaged_table, read_status
 
 CONFIG = Path(".hydra") / "config.yaml"
 
@@ -23,16 +24,21 @@ def find_run(given: str) -> Path:
     Raises:
         ConfigError: if there is no such run, or it failed.
     """
-    folder = Path(given).resolve()
-    status = read_status(folder) if folder.is_dir() else None
+    try:
+        folder = Path(given).resolve()
+        there = folder.is_dir()
+    except (ValueError, OSError, RuntimeError) as error:  # a NUL, a name that is too long, links in a circle
+        raise ConfigError("RUN", given, "is no path; give outputs/runs/<run id>") from error
+    status = read_status(folder) if there else None
     if status is None and (folder / STATUS).exists():
-        raise ConfigError("RUN", given, "some of its files are missing or damaged; run it again")
+        damaged = damaged_table(folder) or folder / STATUS
+        raise ConfigError("RUN", given, f"its {damaged.name} is missing or damaged; run it again")
     if status is None:
         raise ConfigError(
             "RUN", given, "is not a finished run; give outputs/runs/<run id>, or a sweep's <folder>/<number>"
         )
     if status["state"] != "ok":
-        raise ConfigError("RUN", given, f"the run failed ({status['error']}); run it again")
+        raise ConfigError("RUN", given, f"the run failed ({status.get('error')}); run it again")
     return folder
 
 
@@ -49,9 +55,11 @@ def stored_config(folder: Path) -> SimulationConfig:
         return typed(OmegaConf.merge(_schemas(), stored))  # type: ignore[arg-type]
     except OSError as error:
         raise ConfigError("RUN", folder, f"keeps no {CONFIG}; run it again") from error
-    except (ConfigError, OmegaConfBaseException, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise ConfigError("RUN", folder, f"its {CONFIG} is of another version ({reason}); run it again") from error
+    except (OmegaConfBaseException, AssertionError, *UNREADABLE) as error:
+        reason = (str(error).splitlines() or ["it is no mapping"])[0]
+        raise ConfigError(
+            "RUN", folder, f"its {CONFIG} is damaged or of another version ({reason}); run it again"
+        ) from error
 
 
 def _schemas() -> DictConfig:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from simrl.config.schema import ConfigError
 from simrl.runs.status import BATCHES, INSTANCES
+from simrl.runs.table_file import read_table
 
 TRAINER_PARTS = {"waiting": "wait_s", "log-prob": "logprob_s", "update": "update_s", "syncing": "publish_s"}
 INSTANCE_PARTS = {
@@ -45,7 +45,7 @@ def time_breakdowns(folder: Path) -> list[Breakdown]:
         folder: a finished run's.
 
     Raises:
-        ConfigError: if the run has no table of its instances.
+        ConfigError: if a table is missing or damaged.
     """
     batches = {row["version"]: row for row in _rows(folder / BATCHES)}  # a row per staleness level; times are equal
     trainer = {part: sum(row[column] for row in batches.values()) for part, column in TRAINER_PARTS.items()}
@@ -57,12 +57,7 @@ def time_breakdowns(folder: Path) -> list[Breakdown]:
 
 
 def _rows(file: Path) -> list[dict[str, Any]]:
-    import pyarrow.parquet as pq  # noqa: PLC0415 - the run path does without it
-
-    try:
-        return pq.read_table(file).to_pylist()  # type: ignore[no-any-return]
-    except FileNotFoundError as error:
-        raise ConfigError("RUN", file.parent.name, f"has no {file.name} (an older simrl?); run it again") from error
+    return read_table(file).to_pylist()  # type: ignore[no-any-return]
 
 
 def breakdown_text(breakdowns: list[Breakdown]) -> str:

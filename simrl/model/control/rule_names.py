@@ -13,7 +13,7 @@ RULES: dict[str, dict[str, str]] = {
         "buffer_permits": f"{CONTROL}.admission.buffer_permits:BufferPermits",
         "quota_and_extras": f"{CONTROL}.admission.quota_and_extras:QuotaAndExtras",
         "adaptive_concurrency": f"{CONTROL}.prime_rl.concurrency:AdaptiveConcurrency",
-        "backlog": f"{CONTROL}.deadlines:Backlog",
+        "backlog": f"{CONTROL}.deadline:Backlog",
         "reservations": f"{CONTROL}.psrl:Reservations",
     },
     "cancellation": {
@@ -29,7 +29,7 @@ RULES: dict[str, dict[str, str]] = {
         "recent_versions": f"{CONTROL}.sampling.recent_versions:RecentVersions",
         "version_by_version": f"{CONTROL}.sampling.version_by_version:VersionByVersion",
         "fifo_sink": f"{CONTROL}.prime_rl.train_sink:FifoSink",
-        "most_urgent": f"{CONTROL}.deadlines:MostUrgent",
+        "most_urgent": f"{CONTROL}.deadline:MostUrgent",
         "reservations": f"{CONTROL}.psrl:Reservations",
     },
 }

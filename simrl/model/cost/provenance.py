@@ -30,12 +30,17 @@ def provenance(
     """
     times = iteration_table(hardware, model, rollout)
     return {
-        "decode": f"{times.provenance}: {times.source}",
-        "prefill": f"{times.prefill_provenance}: {times.prefill_source}",
+        "decode": _told(times.provenance, times.source),
+        "prefill": _told(times.prefill_provenance, times.prefill_source),
         "training": _training(hardware, trainer),
         "kv pool": _kv_pool(hardware, rollout),
         "weight sync": _weight_sync(hardware, model, trainer),
     }
+
+
+def _told(provenance: str, source: str) -> str:
+    """Return a standing and its source; what the user gave is the user's."""
+    return f"{provenance}{' (yours)' if source == 'rollout.costs' else ''}: {source}"
 
 
 def _training(hardware: HardwareConfig, trainer: TrainerConfig) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import reprlib
 from collections import Counter
@@ -107,13 +108,14 @@ def _read_rows(config: WorkloadConfig) -> Rows:
     }
     if not config.path:
         raise ConfigError("workload.path", config.path, "name the trace file: a .jsonl, .csv or .parquet file")
-    path = Path(config.path).expanduser()
+    path = Path(os.path.expanduser(config.path))  # noqa: PTH111 - raises nothing
     if path.suffix.lower() not in readers:
         raise ConfigError(
             "workload.path", config.path, f"unknown extension {path.suffix!r}, must be .jsonl, .csv or .parquet"
         )
-    if not path.is_file():
-        what = "is a folder, not a file" if path.is_dir() else f"no such file (looked in {Path.cwd()})"
+    if not os.path.isfile(path):  # noqa: PTH113 - Path.is_file raises for a name that is too long
+        folder = os.path.isdir(path)  # noqa: PTH112 - the same
+        what = "is a folder, not a file" if folder else f"no such file (looked in {Path.cwd()})"
         raise ConfigError("workload.path", config.path, f"{what}; give the path of a trace file")
     try:
         rows = readers[path.suffix.lower()](path, config)
@@ -252,7 +254,10 @@ def _refuse_partial_groups(members: dict[object, list[int]], path: str, group_si
     sizes = Counter(len(indices) for indices in members.values())
     key, count = partial[0]
     hint = (
-        f"set group_size={count} or fix the trace"
+        f"if one group has {count} trajectories set group_size={count}; if its rows are {count // group_size} epochs of"
+        f" {group_size}, name each epoch's group by an id of its own, as {reprlib.repr(key)}-1"
+        if len(sizes) == 1 and count % group_size == 0
+        else f"set group_size={count} or fix the trace"
         if len(sizes) == 1
         else f"fix the trace, or set group_size={sizes.most_common(1)[0][0]} and remove the groups of other sizes"
     )

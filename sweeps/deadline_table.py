@@ -1,4 +1,4 @@
-"""The deadline rule beside others: ``python -m sweeps.deadline [seeds=8] [splits=4+4] [etas=1..3] [key=value ...]``.
+"""The deadline rule beside others: ``python -m sweeps.deadline_table [seeds=8] [splits=4+4] [key=value ...]``.
 
 Runs deadline, the best strict mechanisms that drop nothing (weight_fifo, in_order, PSRL) and AReaL, which has no bound,
 in steady state (experiment=steady) at three splits of eight GPUs, all with weight_update=abort. Prints the table of
@@ -97,7 +97,7 @@ def points_of(request: Request, splits: Sequence[str], etas: Sequence[int]) -> l
             "shared": shared,
             "blocks": {"others": {"framework": [*STRICT, BASE]}, OURS: {"framework": OURS, **ENDLESS}},
         }
-        sweep = force(sweep_of(content, "sweeps.deadline"), request.settings)
+        sweep = force(sweep_of(content, "sweeps.deadline_table"), request.settings)
         blocks += [replace(point, block=split) for point in expand(sweep)]
     return blocks
 
@@ -154,7 +154,7 @@ def command_of(split: str, eta: int, request: Request) -> str:
     listed = f"{first}..{last}" if seeds == tuple(range(first, last + 1)) else f"[{','.join(map(str, seeds))}]"
     given = str(len(seeds)) if seeds == tuple(range(len(seeds))) else listed
     more = "".join(f" '{key}={override_text(value)}'" for key, value in request.settings.items())
-    return f"python -m sweeps.deadline splits={split} etas={eta} seeds={given}{more}"
+    return f"python -m sweeps.deadline_table splits={split} etas={eta} seeds={given}{more}"
 
 
 def table(found: Sequence[Place]) -> str:

@@ -22,10 +22,11 @@ LARGE_ETA_QUOTA = 3.0
 class Backlog(Admission):
     """At most a quota of unconsumed groups, spread over the step by a window of running ones.
 
-    What is best beyond that depends on which side is scarce, which is seen in how long the trainer waits. If it waits
-    at least as long as it works, rollout is scarce: nothing starts while a batch trains, since a group that waits for
-    the publish gains a version. Else the longest response of a batch decides how long a version takes: while more than
-    a few trajectories of groups that are due run, nothing starts, so that those go on at the speed of small batches.
+    What is best beyond that depends on which side is scarce, and that is seen in how long the trainer waits. If it
+    waits at least as long as it works, rollout is scarce: nothing starts while a batch trains, since a group that
+    waits for the publish gains a version. Else the longest response of a batch decides how long a version takes:
+    while more than a few trajectories of groups that are due run, nothing starts, so that those go on at the speed of
+    small batches.
     """
 
     asked_per_trajectory: ClassVar[bool] = True
