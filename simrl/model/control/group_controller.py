@@ -180,9 +180,9 @@ class GroupController:
 
     def end_publish(self, version: int) -> None:
         """Go on at *version*: admit what it has room for."""
+        self.ledger.publishes.append((now_ns(self.env), self._waited_ns))
         self.ledger.publishing = False
         self.ledger.version = version
-        self.ledger.publishes.append((now_ns(self.env), self._waited_ns))
         self.admit()
 
     def _close(self, group: Group) -> list[Trajectory]:
