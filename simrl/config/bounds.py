@@ -6,11 +6,11 @@ The clock is a 64-bit count of ns, 292 years; costs within these bounds keep eve
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from math import inf
 from typing import Any, NamedTuple
 
-from simrl.config.ranges import ConfigError
+from simrl.config.ranges import LARGEST, ConfigError
 
 
 class Bounds(NamedTuple):
@@ -75,6 +75,9 @@ def check_bounds(config: Any) -> None:
     for place, costs in _costs(config):
         for name, bounds in COST_BOUNDS.items():
             _check(f"{place}.{name}", getattr(costs, name), bounds)
+    for key, number in _whole_numbers(config):
+        if abs(number) >= LARGEST:
+            raise ConfigError(key, number, "must be below 2^62")
     ahead = max(0, config.framework.eta)
     trajectories = (config.versions + ahead) * config.groups_per_batch * config.group_size
     if trajectories > MOST_TRAJECTORIES:
@@ -85,6 +88,16 @@ def check_bounds(config: Any) -> None:
             (largest, getattr(config, largest)) if getattr(config, largest) > ahead else ("framework.eta", ahead)
         )
         raise ConfigError(key, value, hint)
+
+
+def _whole_numbers(part: Any, path: str = "") -> Iterator[tuple[str, int]]:
+    """Find the whole numbers of a configuration, those that no table has too."""
+    for field in fields(part):
+        value = getattr(part, field.name)
+        if isinstance(value, int):
+            yield f"{path}{field.name}", value
+        elif is_dataclass(value):
+            yield from _whole_numbers(value, f"{path}{field.name}.")
 
 
 def _costs(config: Any) -> Iterator[tuple[str, Any]]:

@@ -42,9 +42,8 @@ def main() -> int:
                 print_answer(f"--- {seed} ({took_s:.1f} s) {given}\n{found.text[:3000]}")
     faulthandler.cancel_dump_traceback_later()
     took_s = time.monotonic() - began_s
-    print_answer(
-        f"{count} inputs in {took_s:.0f} s: {', '.join(f'{n} {name}' for name, n in sorted(outcomes.items()))}"
-    )
+    counted = ", ".join(f"{number} {name}" for name, number in sorted(outcomes.items()))
+    print_answer(f"{count} inputs in {took_s:.0f} s: {counted}")
     return int(any(name.endswith("finding") for name in outcomes))
 
 

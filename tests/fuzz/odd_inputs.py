@@ -15,6 +15,12 @@ BASE = ("versions=1", "groups_per_batch=2", "group_size=2", "workload.mean_respo
 SIZES = ("versions", "groups_per_batch", "group_size", "workload.batches")
 KINDS = (("value", 10), ("choice", 2), ("command", 1), ("sweep", 4), ("trace", 5))
 """What is made, and how often."""
+CHOSEN = (
+    (), (), (), ("framework=roll",), ("framework=prime_rl",), ("framework=deadline",), ("workload=quantiles",),
+    ("trainer=megatron_lm", "model=qwen3_30b_a3b", "hardware=b200"), ("trainer=fsdp", "framework=trl"),
+    ("workload=slow_batches",), ("hardware=h100", "framework=psrl"), ("framework=verl_drop",), ("framework=nemo_windowed",),
+)  # fmt: skip
+"""Options that an odd value meets."""
 VALUES = (
     "null", "true", "false", "yes", "-1", "0", "1", "2", "3", "1.5", "0.5", "1e-9", "nan", "inf", "-inf", ".nan",
     ".inf", "1e300", "-1e300", "1e-300", "5e-324", "-0.0", "1_000", "0x10", "1e", "+5", "--5",
@@ -63,7 +69,8 @@ def odd_input(seed: int, keys: Sequence[str], options: dict[str, Sequence[str]])
     chance = random.Random(seed)  # noqa: S311 - no secret
     (kind,) = chance.choices([name for name, _ in KINDS], [often for _, often in KINDS])
     if kind == "value":
-        return OddInput(kind, (*BASE, *(odd_value(chance, keys) for _ in range(chance.choice((1, 1, 1, 2, 3))))))
+        values = (odd_value(chance, keys) for _ in range(chance.choice((1, 1, 1, 2, 3))))
+        return OddInput(kind, (*BASE, *chance.choice(CHOSEN), *values))
     if kind == "choice":
         return OddInput(kind, (*BASE, odd_choice(chance, options)))
     if kind == "command":
@@ -102,7 +109,8 @@ def odd_choice(chance: random.Random, options: dict[str, Sequence[str]]) -> str:
     value = chance.choice((*options[other], *WORDS[:60], "schema/base", f"../{other}/{options[other][0]}", "null"))
     form = chance.choice(
         ("{g}={v}", "{g}={v}", "{g}={v}", "+{g}={v}", "~{g}", "~{g}={v}", "{g}@{o}={v}", "{g}@x={v}",
-         "+{g}@_global_={v}", "{g}/schema={v}", "+{g}/{o}={v}", "{g}=[{v}]", "{g}={{name:{v}}}", "{g}.name={v}", "++{g}={v}")
+         "+{g}@_global_={v}", "{g}/schema={v}", "+{g}/{o}={v}", "{g}=[{v}]", "{g}={{name:{v}}}",
+         "{g}.name={v}", "++{g}={v}")
     )  # fmt: skip
     return form.format(g=group, o=other, v=value)
 

@@ -49,12 +49,14 @@ class Verdict(NamedTuple):
 
 @cache
 def known_keys() -> tuple[list[str], dict[str, list[str]]]:
-    """Return the keys of the default configuration, and the options of each group."""
+    """Return the keys of the default configuration, numbers three times, and the options of each group."""
     with initialize_config_dir(config_folder(), version_base="1.3"):
         composed = compose_point([], _COMPOSITIONS)
         loader = GlobalHydra.instance().config_loader()
         options = {group: loader.get_group_options(group) for group in (*GROUPS, "experiment")}
-    return [key for key, _ in leaves(composed) if not key.startswith("hydra.")], options
+    found = [(key, node._value()) for key, node in leaves(composed) if not key.startswith("hydra.")]
+    numbers = [key for key, value in found if isinstance(value, int | float)]
+    return [key for key, _ in found] + 2 * numbers, options
 
 
 def verdict(given: OddInput, folder: Path) -> Verdict:
