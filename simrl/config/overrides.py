@@ -85,7 +85,7 @@ def check_choice(override: Override) -> None:
     """Refuse a choice that Hydra would end on without a word for people.
 
     Raises:
-        ConfigError: for no key, a part of the configuration taken away, a group chosen twice, and what is no option's name.
+        ConfigError: for no key, a part of the configuration taken away, a group chosen twice, and no option's name.
     """
     key, value = override.key_or_group, override.value()
     if not key:

@@ -18,7 +18,8 @@ KINDS = (("value", 10), ("choice", 2), ("command", 1), ("sweep", 4), ("trace", 5
 CHOSEN = (
     (), (), (), ("framework=roll",), ("framework=prime_rl",), ("framework=deadline",), ("workload=quantiles",),
     ("trainer=megatron_lm", "model=qwen3_30b_a3b", "hardware=b200"), ("trainer=fsdp", "framework=trl"),
-    ("workload=slow_batches",), ("hardware=h100", "framework=psrl"), ("framework=verl_drop",), ("framework=nemo_windowed",),
+    ("workload=slow_batches",), ("hardware=h100", "framework=psrl"), ("framework=verl_drop",),
+    ("framework=nemo_windowed",),
 )  # fmt: skip
 """Options that an odd value meets."""
 VALUES = (
