@@ -19,6 +19,7 @@ from markupsafe import Markup, escape
 
 from simrl.plots.style import DPI
 from simrl.runs.atomic import atomic_file
+from sweeps.captions import caption_of
 from sweeps.comparison import FRACTIONS, fitted_on, percent, tally, throughput_errors
 from sweeps.docs_html import docs_html
 from sweeps.published import span
@@ -29,22 +30,6 @@ MOST_SVG_BYTES = 300_000
 """Figures beyond this are shown as PNG."""
 CSS_DPI, READABLE_PX = 96, 640
 """CSS pixels of an inch, and of a figure's width below which the reader scrolls rather than squints."""
-CAPTIONS = {
-    "timeline": "Requests in flight over one verl_drop run, training phases shaded",
-    "lengths": "Prompt and response lengths of the default load",
-    "control_table": "Where each mechanism controls, and what its knob bounds",
-    "slow_batches": "The constructed load",
-    "verl_wait_slow_batches": "verl wait on the constructed load: largest staleness",
-    "drop_against_wait": "verl drop against wait at equal actual staleness",
-    "batch_staleness": "Staleness make-up of each batch of AReaL at eta=1, over-limit part hatched",
-    "preemption": "Preemptions and re-prefill against eta",
-    "trl_against_verl": "TRL against verl drop at equal caps",
-    "ablation": "The ablation: L1, L2 and L3 added one by one",
-    "length_bias": "Which lengths are dropped",
-    "under_cap": "Best effective throughput under a staleness cap",
-    "under_cap_with_new": "The same with PSRL and the deadline rule",
-    "pareto": "Throughput against actual staleness, all configurations",
-}
 
 
 @dataclass(frozen=True)
@@ -122,13 +107,12 @@ def value_rows(comparison: pd.DataFrame) -> list[dict[str, Any]]:
 
 def embedded(name: str, png: Path) -> EmbeddedFigure:
     """Return one figure: as SVG if that is small, else as PNG."""
-    caption = CAPTIONS.get(name, f"Throughput: {name.removeprefix('throughput_')}")
     svg = png.with_suffix(".svg")
     small = svg.exists() and svg.stat().st_size <= MOST_SVG_BYTES
     kind, file = ("svg+xml", svg) if small else ("png", png)
     data = base64.b64encode(file.read_bytes()).decode()
     width_px = round(int.from_bytes(png.read_bytes()[16:20]) / DPI * CSS_DPI)  # the PNG's header has its width
-    return EmbeddedFigure(name, caption, kind, data, width_px, min(width_px, READABLE_PX))
+    return EmbeddedFigure(name, caption_of(name), kind, data, width_px, min(width_px, READABLE_PX))
 
 
 def tiles(content: Content) -> list[Tile]:

@@ -13,12 +13,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.colors import to_hex
+from matplotlib.collections import LineCollection
+from matplotlib.colors import to_hex, to_rgba
 from matplotlib.figure import Figure
+from matplotlib.path import Path as Path2D
 from matplotlib.text import Text
+from matplotlib.transforms import Bbox
 
 from simrl.config.compose import plain
-from simrl.plots import style
+from simrl.plots import layout, style
 from simrl.runs.tables import flat
 from sweeps.figures import article_figures
 from sweeps.figures.article_tables import ArticleTables
@@ -160,8 +163,55 @@ def heights(axis: Axes, colour: str) -> list[float]:
     return [bar.get_height() for bar in sorted(bars, key=lambda bar: bar.get_x())]
 
 
+SMALLEST_PT = 8.0
+"""Text below this cannot be read at 100 %."""
+
+
+def segments_of(axis: Axes) -> list[np.ndarray]:
+    """What a panel draws in lines, as points in pixels: lines, error bars and their caps; grid lines left out."""
+    found = []
+    for line in axis.lines:
+        points = line.get_transform().transform(np.column_stack(line.get_data(orig=False)).astype(float))
+        if line.get_linestyle() != "None":
+            found += [points[i : i + 2] for i in range(len(points) - 1)]
+        elif line.get_marker() == "_":
+            half = np.array([line.get_markersize() / 2 * axis.figure.dpi / 72, 0])
+            found += [np.array([point - half, point + half]) for point in points]
+    for item in axis.collections:
+        if isinstance(item, LineCollection):
+            found += [item.get_transform().transform(path.vertices) for path in item.get_paths()]
+    return found
+
+
+def assert_unstruck(figure: Figure) -> None:
+    """No line runs through a text in a panel: grid lines end at the box below it, all others pass beside it."""
+    renderer = style.renderer_of(figure)
+    figure.draw_without_rendering()
+    for axis in figure.axes:
+        grid = [line for side in (axis.xaxis, axis.yaxis) for line in side.get_gridlines() if line.get_visible()]
+        rulers = [line.get_transform().transform(line.get_xydata()) for line in grid]
+        lines, frame = segments_of(axis), axis.get_window_extent(renderer)
+        for text in axis.texts:
+            box = Bbox.intersection(text.get_window_extent(renderer).padded(-1), frame)
+            if box is None or not box.height:  # lines end at the frame
+                continue
+            below = text.get_bbox_patch()
+            covered = below is not None and to_rgba(below.get_facecolor())[3] == 1 and text.get_zorder() > 1
+            for path in lines if covered else [*lines, *rulers]:
+                assert not Path2D(path).intersects_bbox(box, filled=False), f"a line through {text.get_text()!r}"
+
+
 def assert_tidy(figure: Figure) -> None:
-    """All text lies inside the figure, no two texts touch, and thousands are apart: no four figures in a row."""
+    """All text lies inside the figure and can be read, and no two texts touch.
+
+    No line runs through a text, thousands are apart: no four figures in a row, and an axis of throughput begins at 0
+    or shows that it does not.
+    """
+    for axis in figure.axes:
+        broken = any(line.get_gid() == layout.BREAK for line in axis.lines)
+        assert ("throughput" in axis.get_ylabel() and axis.get_ylim()[0] != 0) == broken
+    assert [text.get_text() for text in texts_of(figure) if text.get_fontsize() < SMALLEST_PT] == []
+    assert_unstruck(figure)
     renderer = style.renderer_of(figure)
     figure.draw_without_rendering()
     texts = texts_of(figure)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import matplotlib as mpl
 import pandas as pd
 import pytest
+from matplotlib.colors import to_hex
 
 from simrl.plots import style
 from simrl.plots.bar_table import bar_table
 from simrl.stats import t_interval
+from sweeps.captions import CAPTIONS, caption_of
 from sweeps.figures import article_figures
 from sweeps.figures.article_tables import ArticleTables
 from sweeps.figures.batch_staleness import batch_staleness
@@ -38,6 +41,66 @@ def test_tidy(name: str) -> None:
     assert_tidy(figure)
     assert all(text.get_text() for text in figure.texts[:2])
     assert all(axis.get_ylabel() or axis.get_title("left") for axis in figure.axes)
+
+
+def test_one_scale_of_staleness() -> None:
+    """A level of staleness has one colour in every figure of the report."""
+    found: dict[str, set[str]] = {}
+    for name in (*sorted(BARS), "batch_staleness"):
+        for legend in figure_of(name).legends:
+            if "staleness" in legend.get_title().get_text():
+                for text, patch in zip(legend.get_texts(), legend.get_patches(), strict=True):
+                    found.setdefault(text.get_text().split(":")[0], set()).add(to_hex(patch.get_facecolor()))
+    assert len(found) > 3
+    assert {level: colours for level, colours in found.items() if len(colours) > 1} == {}
+    darkest = style.level_colours([tables().stalest], tables().stalest)[tables().stalest]
+    assert style.level_colours([2], 2)[2] != style.level_colours([2], tables().stalest)[2] != darkest
+
+
+def test_wide_intervals_strike_through_nothing() -> None:
+    """Where loads differ as much as two do, intervals reach the axis; no number is crossed out all the same."""
+    wide = tables().summary.copy()
+    for column in ("effective_throughput", "waste"):
+        wide[column] *= 1 + 0.8 * (wide["seed"] - 1)
+    for name in ("ablation", "drop_against_wait", "trl_against_verl", "throughput_roll", "preemption"):
+        assert_tidy(article_figures.FIGURES[name](ArticleTables(wide, tables().levels, tables().runs)))
+
+
+def test_intervals_are_told_where_values_are_ranked() -> None:
+    """The Pareto front has its intervals in figures; what shows none does not speak of any."""
+    front = [text.get_text() for text in figure_of("pareto").axes[0].texts]
+    assert front
+    assert all("±" in text for text in front)
+    two = ArticleTables(tables().summary.query("seed < 2"), tables().levels, tables().runs)
+    shown = article_figures.FIGURES["length_bias"](two).texts[1].get_text()
+    assert "2 random loads, mean (no interval below 4 loads)" in " ".join(shown.split())
+
+
+def test_compositions_are_named_below_their_bars() -> None:
+    """Colours alone do not tell the ablation's bars apart."""
+    names = [text.get_text() for text in figure_of("ablation").axes[0].texts if "L" in text.get_text()]
+    assert names == [name for name in ("L1", "+L2", "+L3", "+L2\n+L3") for _ in range(5)]
+
+
+def test_intervals_of_two_frameworks_stand_apart() -> None:
+    """At one eta the error bars of AReaL and SkyRL lie beside each other in the preemption figure."""
+    (first, second) = [
+        line.get_transform().transform(line.get_xydata())[0, 0]
+        for line in figure_of("preemption").axes[0].lines
+        if line.get_marker() in {style.LOOKS[name].marker for name in ("areal", "skyrl")}
+    ]
+    assert second - first > 5
+
+
+def test_every_figure_says_where_it_stands_in_the_article() -> None:
+    """Captions name section and figure, counted without a gap in the order of the report."""
+    numbers = [CAPTIONS[name].number for name in article_figures.FIGURES if name in CAPTIONS]
+    counted = [number for number in numbers if number]
+    assert counted == list(range(1, len(counted) + 1))
+    for name in article_figures.FIGURES:
+        assert re.match(r"(Section \d|Part II|Beyond (section 9|Part II)).*, (figure \d+|no figure of the article): ",
+                        caption_of(name))  # fmt: skip
+    assert caption_of("throughput_psrl").startswith("Beyond Part II, no figure of the article: PSRL")
 
 
 def test_missing_frameworks_are_left_out() -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from simrl.cli.commands import NAMES
+from simrl.cli.main import main as simrl_main
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "sweeps.md"
@@ -28,9 +32,26 @@ def environment() -> dict[str, str]:
 
 
 def run_page(page: Path, place: Path) -> None:
-    """Run a page's blocks in one folder; the first command that fails is told with its words."""
-    for block in blocks(page.read_text()):
-        run_block(block, place)
+    """Run a page's commands in one folder, SimRL's in this process: its start is what takes longest."""
+    for command in (command for block in blocks(page.read_text()) for command in commands(block)):
+        words = shlex.split(command.replace("\\\n", " "), comments=True)
+        if words[:3] != ["python", "-m", "simrl"] or "-m" in words[3:]:  # Hydra starts one multirun a process
+            run_block(command, place)
+            continue
+        given = [str(path) for word in words[3:] for path in (place.glob(word) if "*" in word else [word])]
+        code: Any = 0
+        with contextlib.chdir(place):
+            try:
+                simrl_main(given)
+            except SystemExit as left:
+                code = left.code
+        assert not code, command
+
+
+def commands(block: str) -> list[str]:
+    """Return a block's commands, with what they read from the block."""
+    found = re.finditer(r"^(?:[^\n]*<<'(\w+)'.*?^\1|(?:[^\n]*\\\n)*[^\n]+)$", block, flags=re.DOTALL | re.MULTILINE)
+    return [command[0] for command in found]
 
 
 def run_block(block: str, place: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -11,6 +12,9 @@ import pytest
 
 from simrl.plots import layout, style
 from simrl.plots.throughput import throughput_bars
+from sweeps.figures.parity import draw_parity
+from sweeps.figures.steady_state import draw_steady_state
+from sweeps.standings import Standing
 from tests.made_up_sweeps import areal, roll, tables
 
 
@@ -39,6 +43,43 @@ def test_colours_darken_with_staleness() -> None:
         grey = [np.dot(mpl.colors.to_rgb(colours[level]), (0.299, 0.587, 0.114)) for level in range(most + 1)]
         assert all(fresh - stale > 0.03 for fresh, stale in pairwise(grey))
         assert grey[0] < 0.97
+
+
+def test_a_scale_may_be_shared() -> None:
+    """With the darkest level given, a level's colour does not depend on which others occur."""
+    assert style.level_colours([0, 2], 8)[2] == style.level_colours(range(9))[2]
+    assert style.level_colours([9], 8)[9] == style.level_colours([9])[9]
+
+
+def test_a_number_keeps_its_unit_where_lines_break() -> None:
+    """Lines break between words, not between a number and its percent sign or its interval."""
+    figure = layout.sheet()
+    for width_in in np.arange(1.0, 4.0, 0.1):
+        lines = layout.wrapped(figure, "mean and 95 % t interval of 1,943 ± 12 token/s", 9, width_in).split("\n")
+        assert not any(line.startswith(("%", "±")) for line in lines[1:])
+
+
+def test_a_broken_axis_is_marked() -> None:
+    """Two strokes cross the left frame near its foot."""
+    figure = layout.sheet()
+    axis = layout.panel(figure, 2.0, 2.0)
+    layout.mark_break(axis)
+    (strokes,) = [line for line in axis.lines if line.get_gid() == layout.BREAK]
+    assert strokes.get_transform() == axis.transAxes
+    assert list(strokes.get_xdata()) == [0, 0]
+    assert all(0 < y < 0.1 for y in strokes.get_ydata())
+
+
+def test_ratios_begin_at_0_and_points_at_the_edge_are_whole(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Throughput beside AReaL's is drawn from 0; a prediction of 0 is not cut in half by the frame."""
+    kept = []
+    standing = Standing("areal", 1, 2000.0, 1.0, 0.1, 0.0, 3)
+    monkeypatch.setattr(style, "save", lambda figure, _: kept.append(figure))
+    draw_steady_state(tmp_path, {"2 + 6": [standing], "4 + 4": [replace(standing, ratio=1.3)]}, 8)
+    draw_parity(tmp_path, [(50.0, 0.0, False, "s"), (100.0, 90.0, True, "s")])
+    steady, parity = kept
+    assert all(axis.get_xlim()[0] == 0 and axis.get_xlim()[1] > 1.4 for axis in steady.axes)
+    assert all(not points.get_clip_on() for points in parity.axes[0].collections[1:])
 
 
 def test_same_bytes_twice(tmp_path: Path) -> None:

@@ -174,9 +174,14 @@ SUMMARY = {
     "dropped_share_longest_decile": 1,  # the longest of ten was cancelled, the second longest trained
     "enrichment": 1 / 0.4,
     "mean_length_ratio_dropped_to_trained": (1100 / 4) / (670 / 6),
+    "mean_response_tokens": 670 / 6,  # 20, 40, 60, 80, 120 and 350
+    "median_response_tokens": 70,
+    "p99_response_tokens": 120 + 0.95 * (350 - 120),
+    "clipped_share": 1 / 6,
     "trainer_busy": 10 / 20,
     "rollout_busy": 23.5 / 40,
     "idle_gpus": 0,
+    "trainer_memory_share": 0.5,
     "kv_blocks": 64,  # vLLM's null block counts here
     "trajectories": 12,
     "iterations": 180,
@@ -198,6 +203,7 @@ def made_by_hand() -> Records:
         instances=INSTANCES,
         updates=UPDATES,
         kv_blocks=63,
+        trainer_memory_share=0.5,
         duration_ns=20 * S,
         events=0,
     )
@@ -207,7 +213,8 @@ def configured(*overrides: str) -> SimulationConfig:
     """Return the configuration of the run by hand, and of *overrides*."""
     return compose_config(
         "framework=verl_drop", "framework.eta=2", "framework.warmup=3",
-        "versions=3", "seed=7", "groups_per_batch=1", "group_size=2", *overrides,
+        "versions=3", "seed=7", "groups_per_batch=1", "group_size=2",
+        "workload.mean_response_tokens=100", "workload.max_response_tokens=350", *overrides,
     )  # fmt: skip
 
 

@@ -228,3 +228,14 @@ def test_a_report_warns_in_one_line() -> None:
     assert "81.0% faster" in warning
     assert "max staleness 2 is the most that 3 versions can show" in warning
     assert "measure more versions" in warning
+
+
+def test_a_trainer_that_hardly_fits_is_told() -> None:
+    """Above 85 % of a GPU's memory the summary says so and what to raise; up to there it says nothing."""
+    config = configured()
+    row = summarise(config, made_by_hand(), "by-hand")
+    assert "tight:" not in run_report(config, {**row, "trainer_memory_share": 0.85})
+    text = run_report(config, {**row, "trainer_memory_share": 0.9})
+    (line,) = [line for line in text.splitlines() if "tight:" in line]
+    assert "holds 90% of its memory" in line
+    assert "trainer.tensor_parallel" in line

@@ -93,5 +93,5 @@ def test_pareto_front_names_one_of_equals_as_one() -> None:
     equal.loc[equal["max_staleness"] == 0, "effective_throughput"] = 1800.0
     figure = article_figures.FIGURES["pareto"](ArticleTables(equal, tables().levels, tables().runs))
     assert_tidy(figure)
-    assert "AReaL\nand 3 others\n1,800" in [text.get_text() for text in figure.axes[0].texts]
+    assert "AReaL\nand 3 others\n1,800 ± 0" in [text.get_text() for text in figure.axes[0].texts]
     assert not any("other" in text.get_text() for text in figure_of("pareto").axes[0].texts)

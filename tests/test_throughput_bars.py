@@ -17,6 +17,7 @@ from simrl.plots import style
 from simrl.plots.bar_table import bar_table
 from simrl.plots.throughput import throughput_bars
 from simrl.stats import t_interval
+from tests.made_up_article import assert_unstruck
 from tests.made_up_sweeps import KNOBS, SWEEPS, roll, run, tables
 
 
@@ -207,6 +208,43 @@ def test_nothing_clipped_or_overlapping(name: str) -> None:
         boxes = [(text.get_text(), text.get_window_extent(renderer)) for text in level]
         for (one, box), (other, other_box) in combinations(boxes, 2):
             assert not box.overlaps(other_box), f"{one!r} touches {other!r}"
+
+
+def test_intervals_strike_through_no_number() -> None:
+    """Intervals wider than the bars stand beside the numbers; a bar too low for its number shows it all the same."""
+    for etas in (range(6), range(40)):  # numbers stand level, or upright
+        rows = [
+            run("roll", eta, value, 1, waste=0.3, l2=0.5, seed=seed)
+            for eta in etas
+            for seed, value in enumerate((40.0, 90.0) if eta == 2 else (700.0, 2300.0))
+        ]
+        figure = throughput_bars(*tables(rows))
+        assert_unstruck(figure)
+        assert len(labels(figure.axes[0], "1,500")) == len(etas) - 1
+        assert labels(figure.axes[0], "65") == ["65"]
+        boxes = [text.get_window_extent(style.renderer_of(figure)) for text in figure.axes[0].texts if text.get_text()]
+        assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+    narrow = throughput_bars(*tables([run("roll", 1, 1500.0 + seed, 1, seed=seed) for seed in range(3)]))
+    (middle,) = [line.get_xdata()[0] for line in narrow.axes[0].lines[:1]]
+    assert middle == 0, "an interval that meets no number stands in the middle of its bar"
+
+
+def test_no_text_below_8_pt() -> None:
+    """All texts can be read at 100 %."""
+    for name in SWEEPS:
+        assert min(text.get_fontsize() for text in every_text(figure_of(name))) >= 8
+
+
+def test_one_scale_of_staleness() -> None:
+    """Figures drawn up to the same staleness give a level the same colour, whichever levels occur in each."""
+    found = []
+    for name in ("areal", "roll"):
+        figure = throughput_bars(*tables(*SWEEPS[name]), stalest=9)
+        (legend,) = [legend for legend in figure.legends if "staleness" in legend.get_title().get_text()]
+        handles = zip(legend.get_texts(), legend.get_patches(), strict=True)
+        found.append({text.get_text(): patch.get_facecolor() for text, patch in handles})
+    assert {"0", "1", "2"} <= found[0].keys() & found[1].keys()
+    assert all(found[0][level] == found[1][level] for level in found[0].keys() & found[1].keys())
 
 
 def test_long_titles_wrap() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from simrl.config.compose import plain
 from simrl.config.framework_schema import DASHES
 from simrl.config.option_folders import config_folder
-from simrl.config.parameters import AtLeast, MoreThan, build, parameters_of
+from simrl.config.parameters import AtLeast, AtMost, MoreThan, build, parameters_of
 from simrl.config.schema import ConfigError, SimulationConfig
 from simrl.model.control.rule_names import RULES
 from simrl.model.control.rules import compose_rules, rule_class
@@ -210,3 +210,19 @@ def test_a_look_that_no_figure_can_draw_is_refused(tmp_path: Path) -> None:
         file.write_text(f"name: mine\nlook: {look}\n")
         with pytest.raises(ConfigError, match=rf"^framework\.look\.{message}"):
             style.read_looks(tmp_path)
+
+
+@pytest.mark.parametrize("first", [AtLeast(0), MoreThan(0)])
+def test_limits_of_one_number_are_not_taken_for_each_other(first: AtLeast | MoreThan) -> None:
+    """A parameter that may be 0 may be so whichever other annotations with a 0 Python saw before.
+
+    Python 3.11.2 hands out one object for ``Annotated`` of equal marks, later ones tell their types apart.
+    """
+    assert len({AtLeast(0), MoreThan(0), AtMost(0)}) == 3
+    read = {}
+    for limit in (first, AtLeast(0), MoreThan(0)):
+        kind = make_dataclass("Kind", [("value", Annotated[float, limit])])
+        read[type(limit)] = parameters_of(kind)["value"]
+    read[AtLeast].check("value", 0)
+    with pytest.raises(ConfigError, match="must be more than 0"):
+        read[MoreThan].check("value", 0)

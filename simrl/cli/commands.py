@@ -7,15 +7,18 @@ import ast
 import importlib
 import json
 import math
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+from simrl.config.option_folders import config_folder
 from simrl.config.schema import brief
 from simrl.terminal import print_answer
 
 NAMES = ("plan", "sweep", "status", "collect", "compare", "show", "trace", "calibrate")
 BAD_INPUT = 2
+HELP_COLUMNS = 118
 
 HELP = """\
 SimRL simulates asynchronous LLM reinforcement-learning post-training.
@@ -29,8 +32,10 @@ SimRL simulates asynchronous LLM reinforcement-learning post-training.
   simrl COMMAND --help             what a command takes
   simrl --version                  SimRL's version
 
-Keys are Hydra's: framework=roll chooses an option of a group, framework.eta=2 sets a value. The groups and their
-options are the files in conf/; `simrl --cfg job` prints the configuration, `simrl --hydra-help` what Hydra takes.
+Keys are Hydra's: framework=roll chooses an option of a group, framework.eta=2 sets a value. `simrl --cfg job` prints
+the configuration, `simrl --hydra-help` what Hydra takes. The groups and their options are:
+
+{groups}
 
   simrl framework=areal framework.eta=2 versions=20
   simrl -m framework=areal,roll framework.eta=1,2 seed=0,1,2
@@ -57,7 +62,24 @@ def help_line(name: str) -> str | None:
 def help_text() -> str:
     """Return what ``simrl --help`` prints."""
     lines = [(name, help_line(name)) for name in NAMES]
-    return HELP.format(commands="\n".join(f"    {name:<10} {line}" for name, line in lines if line))
+    commands = "\n".join(f"    {name:<10} {line}" for name, line in lines if line)
+    groups = "\n".join(
+        textwrap.fill(
+            ", ".join(options),
+            width=HELP_COLUMNS,
+            initial_indent=f"    {group:<10} ",
+            subsequent_indent=" " * 15,
+            break_on_hyphens=False,
+        )
+        for group, options in shipped_options().items()
+    )
+    return HELP.format(commands=commands, groups=groups)
+
+
+def shipped_options() -> dict[str, list[str]]:
+    """Return the groups of SimRL's configuration and the names of their options."""
+    folders = sorted(folder for folder in Path(config_folder()).iterdir() if folder.is_dir())
+    return {folder.name: sorted(file.stem for file in folder.glob("*.yaml")) for folder in folders}
 
 
 def answer(options: argparse.Namespace, document: Any, text: str) -> None:
@@ -84,9 +106,15 @@ def main(argv: Sequence[str]) -> int:
         ConfigError: for bad input.
     """
     module = importlib.import_module(f"simrl.cli.{argv[0]}")
+    code: int = module.main(parser_of(argv[0]).parse_intermixed_args(list(argv[1:])))
+    return code
+
+
+def parser_of(name: str) -> OneLineParser:
+    """Return the parser of a command's arguments."""
+    module = importlib.import_module(f"simrl.cli.{name}")
     parser = OneLineParser(
-        prog=f"simrl {argv[0]}", description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog=f"simrl {name}", description=module.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     module.arguments(parser)
-    code: int = module.main(parser.parse_intermixed_args(list(argv[1:])))
-    return code
+    return parser

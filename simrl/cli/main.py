@@ -18,6 +18,7 @@ from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from simrl.cli import commands
+from simrl.cli.completion import complete
 from simrl.cli.exit_code import FAILED, exit_code
 from simrl.cli.multirun import SweepReport, link_run, stop_mark
 from simrl.config.compose import stored, typed
@@ -177,10 +178,24 @@ def with_mode(overrides: list[str], mode: RunMode) -> list[str]:
     return overrides if stated in overrides else [*overrides, stated]
 
 
+def left_to_hydra() -> bool:
+    """Answer the shell's question for what may be typed next as far as commands go; return whether keys may follow."""
+    if "COMP_LINE" not in os.environ:
+        return True
+    words, line = complete(os.environ["COMP_LINE"])
+    if words:
+        print_answer("\n".join(words))
+    if line is not None:
+        os.environ["COMP_LINE"] = line
+    return line is not None
+
+
 def launch(arguments: list[str]) -> int:
     """Do what a command line of overrides asks for; return the exit code."""
     namespace = asked(arguments)
     overrides = [at_home(override) for override in namespace.overrides]
+    if namespace.shell_completion and not left_to_hydra():
+        return 0
     if namespace.hydra_help or namespace.cfg or namespace.info or namespace.shell_completion:
         options = [word for word in arguments if word not in namespace.overrides]
         sys.argv[1:] = [*options, *overrides]  # Hydra wants its options all before the overrides, or all behind

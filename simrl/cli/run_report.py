@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from simrl.config.schema import SimulationConfig
+from simrl.model.cost.parallel_layout import TIGHT
 from simrl.model.cost.provenance import provenance
 from simrl.runs.steadiness import transient
 
+TIGHT_HINT = "by an estimate that may be 12 % low; raise trainer.tensor_parallel, pipeline_parallel or data_parallel"
 SHOWN = (
     ("effective_throughput", "effective throughput", "{:,.0f}", "token/s (prompt + response, trained)"),
     ("effective_throughput_per_gpu", "  per GPU", "{:,.1f}", "token/s and GPU"),
@@ -25,6 +27,10 @@ SHOWN = (
     ("reprefill_tokens_per_trajectory", "re-prefill", "{:,.0f}", "tokens per trained trajectory"),
     ("trainer_busy", "trainer busy", "{:.1%}", "of the duration"),
     ("rollout_busy", "rollout busy", "{:.1%}", "of the duration"),
+    ("mean_response_tokens", "mean response", "{:,.0f}", "tokens, trained"),
+    ("p99_response_tokens", "  99th percentile", "{:,.0f}", "tokens"),
+    ("clipped_share", "  at the cap", "{:.1%}", "of the trained responses"),
+    ("trainer_memory_share", "trainer's memory", "{:.0%}", "of its fullest GPU, estimated"),
     ("idle_gpus", "idle GPUs", "{:d}", "that no pool uses"),
 )
 
@@ -56,6 +62,9 @@ def run_report(config: SimulationConfig, row: Mapping[str, Any]) -> str:
     if reason := transient(row):
         hint = "measure more versions" if config.measure_from else "try experiment=steady"
         lines += ["", f"  not steady: {reason}; {hint}"]
+    if row["trainer_memory_share"] > TIGHT:
+        share = row["trainer_memory_share"]
+        lines += ["", f"  tight: the trainer's fullest GPU holds {share:.0%} of its memory, {TIGHT_HINT}"]
     engine = f"{config.rollout.engine} {config.rollout.version}".rstrip()
     lines += ["", f"  engine modelled: {engine}, KV pool {row['kv_blocks']:,} blocks an instance"]
     lines.append("  where the costs come from:")

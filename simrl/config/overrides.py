@@ -69,10 +69,10 @@ def _values_in(override: Override) -> int:
     swept: Any = override._value  # noqa: SLF001 - Hydra has no other way to it
     if not isinstance(swept, RangeSweep):
         return sum(1 for _ in override.sweep_iterator())
-    start, stop, step = (float("nan") if bound is None else bound for bound in (swept.start, swept.stop, swept.step))
-    if not step or not all(map(math.isfinite, (start, stop, step))):
+    bounds: tuple[Any, ...] = (swept.start, swept.stop, swept.step)
+    if not swept.step or not all(math.isfinite(bound) for bound in bounds):
         raise _refusal(override, "ends nowhere; give range(first,end,step) finite numbers and a step that is not 0")
-    return max(0, math.ceil((Decimal(stop) - Decimal(start)) / Decimal(step)))
+    return max(0, math.ceil((Decimal(bounds[1]) - Decimal(bounds[0])) / Decimal(bounds[2])))
 
 
 def given_values(overrides: list[str]) -> dict[str, Any]:

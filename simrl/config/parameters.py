@@ -7,7 +7,7 @@ A field's annotation holds all there is to check, and this is the one place that
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from math import isfinite
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
@@ -15,7 +15,9 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 from simrl.config.ranges import LARGEST, ConfigError, at_least, at_most, more_than
 
 
-class AtLeast(NamedTuple):
+# Marks of an annotation, of which typing keeps one of each that are equal: as tuples, AtLeast(0) would be MoreThan(0).
+@dataclass(frozen=True)
+class AtLeast:
     """The least value of a number."""
 
     least: float
@@ -25,7 +27,8 @@ class AtLeast(NamedTuple):
         at_least(key, value, self.least)
 
 
-class MoreThan(NamedTuple):
+@dataclass(frozen=True)
+class MoreThan:
     """What a number must be above."""
 
     bound: float
@@ -35,7 +38,8 @@ class MoreThan(NamedTuple):
         more_than(key, value, self.bound)
 
 
-class AtMost(NamedTuple):
+@dataclass(frozen=True)
+class AtMost:
     """The largest value of a number."""
 
     most: float

@@ -8,7 +8,12 @@ from simrl.model.control.controllers import controller_class
 from simrl.model.control.rules import compose_rules
 from simrl.model.cost.iteration_table import iteration_s, iteration_table
 from simrl.model.cost.memory import kv_blocks
-from simrl.model.cost.parallel_layout import check_rollout_layout, check_trainer_layout, check_trainer_memory
+from simrl.model.cost.parallel_layout import (
+    check_rollout_layout,
+    check_trainer_layout,
+    check_trainer_memory,
+    needed_memory,
+)
 from simrl.model.engine.engines import check_engine
 from simrl.model.extent import check_extent
 from simrl.model.workload import Workload
@@ -91,6 +96,13 @@ def check_layouts(config: SimulationConfig, longest_tokens: int) -> None:
     trajectories = config.groups_per_batch * config.group_size
     check_trainer_layout(config.model, config.trainer, trajectories, longest_tokens)
     check_trainer_memory(config.hardware, config.model, config.trainer, trajectories, longest_tokens)
+
+
+def trainer_memory_share(config: SimulationConfig, longest_tokens: int) -> float:
+    """Return what the fullest GPU of the trainer holds, reserved bytes included, of a GPU's memory."""
+    trajectories = config.groups_per_batch * config.group_size
+    needed = needed_memory(config.model, config.trainer, trajectories, longest_tokens)
+    return (needed.total + config.trainer.reserved_bytes) / config.hardware.memory_bytes
 
 
 def check(config: SimulationConfig, workload: Workload) -> None:

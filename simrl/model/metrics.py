@@ -49,10 +49,15 @@ UNITS: dict[str, str] = {
     "dropped_share_longest_decile": "fraction of decided trajectories",
     "enrichment": "ratio",
     "mean_length_ratio_dropped_to_trained": "ratio",
+    "mean_response_tokens": "tokens, of trained trajectories",
+    "median_response_tokens": "tokens, of trained trajectories",
+    "p99_response_tokens": "tokens, of trained trajectories",
+    "clipped_share": "fraction of trained trajectories, responses of workload.max_response_tokens",
     "trainer_busy": "fraction of duration",
     "rollout_busy": "fraction of duration",
     "idle_gpus": "GPUs that neither rollout nor training uses",
     "kv_blocks": "blocks/instance",
+    "trainer_memory_share": "fraction of a GPU's memory, estimated for the fullest of the trainer",
     "trajectories": "trajectories admitted",
     "iterations": "engine iterations",
     "training_s": "s of log-prob and update",
@@ -113,6 +118,22 @@ def length_bias(trajectories: np.ndarray) -> dict[str, float | None]:
         "mean_length_ratio_dropped_to_trained": (
             float(lengths[dropped].mean() / lengths[~dropped].mean()) if 0 < share < 1 else None
         ),
+    }
+
+
+def response_lengths(trained: np.ndarray, cap_tokens: int) -> dict[str, float]:
+    """Return what a framework logs of the responses of trained trajectories.
+
+    Args:
+        trained: rows of trained trajectories.
+        cap_tokens: longest response that is sampled.
+    """
+    lengths = trained["response_tokens"]
+    return {
+        "mean_response_tokens": float(lengths.mean()),
+        "median_response_tokens": float(np.median(lengths)),
+        "p99_response_tokens": float(np.percentile(lengths, 99)),
+        "clipped_share": float((lengths >= cap_tokens).mean()),
     }
 
 
@@ -186,11 +207,13 @@ def summarise(config: SimulationConfig, records: Records, run_id: str) -> dict[s
         "preemptions_per_trajectory": preemptions / trained_trajectories,
         "reprefill_tokens_per_trajectory": reprefill_tokens / trained_trajectories,
         **length_bias(decided),
+        **response_lengths(decided[fate == TRAINED], config.workload.max_response_tokens),
         "trainer_busy": training_ns / duration_ns,
         # an iteration under way at the end is counted to its end, so a busy instance may exceed the run by a part of it
         "rollout_busy": min(1.0, busy_ns / (len(instances) * duration_ns)),
         "idle_gpus": config.hardware.gpus - config.rollout.gpus - config.trainer.gpus,
         "kv_blocks": records.kv_blocks + 1,
+        "trainer_memory_share": records.trainer_memory_share,
         "trajectories": int(((admitted >= steps.start) & (admitted < steps.stop)).sum()),
         "iterations": sum(instance.iterations for instance in instances),
         "training_s": to_s(training_ns),

@@ -213,6 +213,8 @@ class Records:
     """The same as it was when new weights came, for each weight update in order."""
     kv_blocks: int
     """Usable KV blocks of one instance."""
+    trainer_memory_share: float
+    """Of a GPU's memory, what the fullest GPU of the trainer holds; estimated."""
     duration_ns: int
     events: int
     """SimPy events the run took."""

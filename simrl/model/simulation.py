@@ -14,7 +14,7 @@ from simrl.model.cost.weight_sync import weight_sync_s
 from simrl.model.engine.cluster import Cluster
 from simrl.model.engine.engines import engine_class
 from simrl.model.engine.protocol import Engine, StuckError
-from simrl.model.feasibility import check, check_model_len
+from simrl.model.feasibility import check, check_model_len, trainer_memory_share
 from simrl.model.records import Records, TrajectoryLog
 from simrl.model.trainer import Trainer
 from simrl.model.trajectory import Trajectories
@@ -55,6 +55,7 @@ class Simulation:
         workload = prepare(config)
         build = build_engine or engine_class(config.rollout.engine).build
         longest_tokens = check_model_len(config, workload)
+        self._trainer_memory_share = trainer_memory_share(config, longest_tokens)
         sync_s = weight_sync_s(config.hardware, config.model, config.trainer)
         trajectories = Trajectories(config.group_size, log)
         self._env = Environment(initial_time=0)
@@ -101,6 +102,7 @@ class Simulation:
             instances=self._cluster.totals(),
             updates=self._cluster.totals_at_updates,
             kv_blocks=self._cluster.views()[0].usable_blocks,
+            trainer_memory_share=self._trainer_memory_share,
             duration_ns=now_ns(self._env),
             events=next(self._env._eid),  # noqa: SLF001 - SimPy keeps no other count of its events
         )

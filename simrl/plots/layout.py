@@ -6,6 +6,7 @@ A figure is drawn on a :func:`sheet`; its panels have the size they are to keep,
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,8 @@ LINE_GAP_IN = 0.06
 """Between title and subtitle."""
 TITLE_PT = 13.0
 SUBTITLE_PT = 9.0
+BREAK = "break"
+"""Names the strokes of :func:`mark_break` among an axis's lines."""
 
 
 def sheet(width_in: float = 10.0, height_in: float = 10.0) -> Figure:
@@ -170,7 +173,7 @@ def wrapped(figure: Figure, text: str, size_pt: float, width_in: float, weight: 
         return bool(measure.get_window_extent(renderer).width / figure.dpi <= width_in)
 
     def pieces(paragraph: str) -> Iterator[str]:
-        for word in paragraph.split(" "):
+        for word in re.split(r" (?![%±])", paragraph):  # a number keeps its unit
             rest = word
             while len(rest) > 1 and not fits(rest):  # a path or the like: cut it where the line ends
                 end = next((end for end in range(len(rest) - 1, 1, -1) if fits(rest[:end])), 1)
@@ -194,6 +197,15 @@ def wrapped(figure: Figure, text: str, size_pt: float, width_in: float, weight: 
         lines.append(line)
     measure.remove()
     return "\n".join(lines)
+
+
+def mark_break(axis: Axes) -> None:
+    """Interrupt the left frame near its foot, by two strokes: the axis does not begin at 0."""
+    low, high = 0.022, 0.038
+    place: dict[str, Any] = {"transform": axis.transAxes, "clip_on": False}
+    axis.plot([0, 0], [low, high], color="white", linewidth=2.5, zorder=3, **place)
+    strokes: dict[str, Any] = {"marker": [(-1, -0.5), (1, 0.5)], "markersize": 9, "color": style.MUTED, "zorder": 4}
+    axis.plot([0, 0], [low, high], linestyle="none", gid=BREAK, **strokes, **place)
 
 
 def spread(wanted: Sequence[float], least_gap: float, low: float, high: float) -> list[float]:

@@ -43,6 +43,8 @@ ALARM = "#b3261e"
 """Marks what exceeds a bound; always together with bold type or a symbol, never by colour alone."""
 PAPER = "#f4f4f4"
 """Ground of the hatched parts."""
+BAND = "#f3f4f6"
+"""Ground of every other level of a figure whose x axis has levels."""
 
 HATCH_L2 = "////"
 HATCH_L3 = "xxxx"
@@ -188,20 +190,27 @@ def number(value: float) -> str:
     return f"{value:,.0f}"
 
 
-def level_colours(levels: Iterable[int]) -> dict[int, str]:
+def level_colours(levels: Iterable[int], stalest: int = 0) -> dict[int, str]:
     """Colours of staleness levels, light (fresh) to dark (stale).
 
     Args:
         levels: The staleness levels that occur, versions.
+        stalest: The level of the darkest colour, versions, where figures that stand together share one scale; a level
+            beyond it is darker still, and the others lighter.
 
     Returns:
         A hex colour for each level; equal steps of staleness are equal steps in the map.
     """
     occurring = sorted(set(levels))
-    steps = max([FEWEST_LEVELS - 1, *occurring])
+    steps = max([FEWEST_LEVELS - 1, stalest, *occurring])
     light, dark = LEVEL_RANGE
     colours = mpl.colormaps[LEVEL_COLOURS]
     return {level: mpl.colors.to_hex(colours(light + (dark - light) * level / steps)) for level in occurring}
+
+
+def ground(colour: str = "white") -> dict[str, Any]:
+    """Return the box below a text that stands in a panel: without it, grid lines strike through the text."""
+    return {"boxstyle": "square,pad=0.06", "facecolor": colour, "edgecolor": "none"}
 
 
 def renderer_of(figure: Figure) -> RendererAgg:

@@ -22,6 +22,8 @@ from simrl.plots import layout, style
 from simrl.plots.bar_table import LEVEL_PREFIX, Arrangement, arrange, bar_table
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -41,7 +43,13 @@ SLANTED_SLOT_IN = 0.3
 BAR_WIDTH = 0.78
 """Share of its slot that a bar fills."""
 LABEL_PT = 8.0
-NUMBER_PT = 7.5
+NUMBER_PT = 8.0
+NUMBER_LINES = 1.7
+"""Height of a number and what surrounds it, in its font's size."""
+UPRIGHT_NUMBER_LINES = 3.6
+"""The same of a number that stands upright."""
+ASIDE = 0.33
+"""Share of its slot by which an error bar stands beside the middle, where it would strike through numbers."""
 PANEL_TITLE_PT = 10.0
 
 LEVEL_LEGEND = "staleness of the trained tokens (versions)"
@@ -81,7 +89,7 @@ class Grid:
         return self.slot_in < UPRIGHT_SLOT_IN
 
 
-def throughput_bars(summary: pd.DataFrame, levels: pd.DataFrame, title: str | None = None) -> Figure:
+def throughput_bars(summary: pd.DataFrame, levels: pd.DataFrame, title: str | None = None, stalest: int = 0) -> Figure:
     """Draw effective and wasted throughput as stacked bars, one bar a configuration.
 
     The solid part is the effective throughput in layers of token staleness, light to dark; hatched on top is what L2
@@ -96,6 +104,7 @@ def throughput_bars(summary: pd.DataFrame, levels: pd.DataFrame, title: str | No
             ``summary.attrs["swept"]``.
         levels: Trained tokens (prompt + response) by staleness: run_id, staleness (versions), tokens.
         title: Heads the figure instead of a title of its own.
+        stalest: The staleness of the darkest colour, versions, where several figures share one scale.
 
     Returns:
         A figure with its layout done, not tied to pyplot. :func:`simrl.plots.style.save` writes it.
@@ -103,10 +112,10 @@ def throughput_bars(summary: pd.DataFrame, levels: pd.DataFrame, title: str | No
     table = bar_table(summary, levels)
     arrangement = arrange(table)
     with style.house_style():
-        return _draw(table, arrangement, title or _own_title(table))
+        return _draw(table, arrangement, title or _own_title(table), style.level_colours(_levels(table), stalest))
 
 
-def _draw(table: pd.DataFrame, arrangement: Arrangement, title: str) -> Figure:
+def _draw(table: pd.DataFrame, arrangement: Arrangement, title: str, colours: Mapping[int, str]) -> Figure:
     """Draw a bar table; runs inside the theme."""
     groups = list(table.groupby(list(arrangement.panels), sort=False, dropna=False)) if arrangement.panels else []
     panels = [bars for _, bars in groups] or [table]
@@ -122,9 +131,11 @@ def _draw(table: pd.DataFrame, arrangement: Arrangement, title: str) -> Figure:
     axes[0].yaxis.set_major_locator(MaxNLocator(6, integer=True, steps=[1, 2, 2.5, 5, 10]))
     axes[0].yaxis.set_major_formatter(style.TICK_TEXT)
     x_labels = [_x_label(bars, arrangement.x) for bars in panels]
+    number_to = _number_reach(axes[0], upright=grid.upright)
+    aside = bool((table["effective_throughput"] - table["effective_ci95"] < number_to).any())
     for i, (axis, bars) in enumerate(zip(axes, panels, strict=True)):
-        _draw_stacks(axis, bars, table)
-        _draw_marks(axis, bars, upright=grid.upright)
+        _draw_stacks(axis, bars, colours)
+        _draw_marks(axis, bars, grid, aside=aside)
         middle, half = (len(bars) - 1) / 2, grid.axes_width_in / grid.slot_in / 2
         axis.set_xlim(middle - half, middle + half)
         axis.grid(visible=False, axis="x")
@@ -137,7 +148,7 @@ def _draw(table: pd.DataFrame, arrangement: Arrangement, title: str) -> Figure:
         _name_panel(figure, axis, bars, arrangement)
     _turn_crowded_ticks(figure, axes, panels, arrangement, slot_in=grid.slot_in)
     rows = [axes[i : i + grid.n_columns] for i in range(0, len(axes), grid.n_columns)]
-    legends = [(_level_handles(table), LEVEL_LEGEND), (_part_handles(table), None)]
+    legends = [(_level_handles(colours), LEVEL_LEGEND), (_part_handles(table), None)]
     layout.lay_out(figure, rows, title, _subtitle(table, arrangement), legends)
     return figure
 
@@ -154,9 +165,14 @@ def _grid(panels: list[pd.DataFrame], *, worded: bool) -> Grid:
     return Grid(n_columns, axes_width_in, slot_in)
 
 
-def _draw_stacks(axis: Axes, bars: pd.DataFrame, table: pd.DataFrame) -> None:
+def _number_reach(axis: Axes, *, upright: bool) -> float:
+    """How far up the numbers at the foot of the bars reach, token/s."""
+    lines = UPRIGHT_NUMBER_LINES if upright else NUMBER_LINES
+    return float(NUMBER_PT * lines * axis.get_ylim()[1] / (AXES_HEIGHT_IN * 72))
+
+
+def _draw_stacks(axis: Axes, bars: pd.DataFrame, colours: Mapping[int, str]) -> None:
     """Draw the stacks of one panel, layer by layer."""
-    colours = style.level_colours(_levels(table))
     layers: list[tuple[str, dict[str, Any]]] = [
         (f"{LEVEL_PREFIX}{level}", {"facecolor": colour, "edgecolor": "white", "linewidth": 0.5})
         for level, colour in colours.items()
@@ -174,30 +190,33 @@ def _draw_stacks(axis: Axes, bars: pd.DataFrame, table: pd.DataFrame) -> None:
         bottoms += heights
 
 
-def _draw_marks(axis: Axes, bars: pd.DataFrame, *, upright: bool) -> None:
-    """Write the numbers of one panel's bars and draw their error bars."""
-    token_per_s_per_pt = axis.get_ylim()[1] / (AXES_HEIGHT_IN * 72)
+def _draw_marks(axis: Axes, bars: pd.DataFrame, grid: Grid, *, aside: bool) -> None:
+    """Write the numbers of one panel's bars and draw their error bars, beside the numbers if *aside*."""
+    upright, number_to = grid.upright, _number_reach(axis, upright=grid.upright)
     place: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "va": "bottom", "zorder": 5}
     if upright:
         place["rotation"] = 90
+    number_pt = (-0.075 * grid.slot_in * 72 if aside else 0, 3.5)
+    cap_pt = 1.5 if aside and upright else 3
+    look: dict[str, Any]
     for x, (_, bar) in enumerate(bars.iterrows()):
         effective, ci = float(bar["effective_throughput"]), float(bar["effective_ci95"])
         top = float(bar["total_throughput"])
         if not math.isnan(ci):
-            interval = axis.errorbar(
-                x, effective, ci, color=style.INK, elinewidth=1.4, capsize=3, capthick=1.4, zorder=4
-            )
+            look = {"color": style.INK, "elinewidth": 1.4, "capsize": cap_pt, "capthick": 1.4, "zorder": 4}
+            interval = axis.errorbar(x + ASIDE * aside, effective, ci, **look)
             for part in interval.get_children():
                 part.set_path_effects([HALO])
             top = max(top, effective + ci)
-        if effective > NUMBER_PT * (3.6 if upright else 1.7) * token_per_s_per_pt:
-            number = axis.annotate(style.number(effective), (x, 0), (0, 3.5), fontsize=NUMBER_PT, **place)
-            number.set_bbox({"boxstyle": "round,pad=0.12", "facecolor": "white", "edgecolor": "none", "alpha": 0.75})
-        look: dict[str, Any] = {"color": style.INK}
+        number = axis.annotate(style.number(effective), (x, 0), number_pt, fontsize=NUMBER_PT, **place)
+        number.set_bbox({"boxstyle": "round,pad=0.12", "facecolor": "white", "edgecolor": "none"})
+        top = max(top, number_to)
+        look = {"color": style.INK}
         text = f"max {bar['max_staleness']}"
         if bar["over_bound"]:
             text = f"{text} ▲" if upright else f"▲\n{text}"
             look = {"color": style.ALARM, "fontweight": "bold"}
+        look["bbox"] = style.ground()
         axis.annotate(text, (x, top), (0, 2), fontsize=LABEL_PT, linespacing=1.05, **place, **look)
 
 
@@ -257,9 +276,8 @@ def _turn_crowded_ticks(
         axis.set_xticks(range(len(bars)), labels, **(slanted if slot_in > SLANTED_SLOT_IN else upright))
 
 
-def _level_handles(table: pd.DataFrame) -> list[Any]:
+def _level_handles(colours: Mapping[int, str]) -> list[Any]:
     """Legend entries of the staleness levels that occur."""
-    colours = style.level_colours(_levels(table))
     return [Patch(facecolor=colour, edgecolor="white", label=str(level)) for level, colour in colours.items()]
 
 

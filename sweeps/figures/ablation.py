@@ -9,7 +9,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from simrl.plots import layout, style
-from simrl.plots.throughput import L2_LABEL, L3_LABEL, interval_entry
+from simrl.plots.throughput import HALO, L2_LABEL, L3_LABEL, interval_entry
 from sweeps.figures.selection import over_seeds, scans, seeds_text, setting_text
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 WIDTH_IN = 9.6
 BAR_WIDTH = 0.19
 STEP = 0.21
+ASIDE = 0.04
+"""By which a bar's number stands left of its middle and its error bar right of it, in units of eta."""
 
 
 def ablation_table(summary: pd.DataFrame) -> pd.DataFrame:
@@ -66,6 +68,7 @@ def ablation(tables: ArticleTables) -> Figure:
             below.plot(x, line["max_staleness"], zorder=4, **drawn)
             for at, stale in zip(x, line["max_staleness"], strict=True):
                 place: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "va": "bottom", "fontsize": 8}
+                place |= {"bbox": style.ground(), "zorder": 5}
                 below.annotate(str(stale), (at, stale), (0, 5), **place)
         for eta in etas:
             below.hlines(
@@ -103,6 +106,12 @@ def _offset(i: int, n: int) -> float:
     return (i - (n - 1) / 2) * STEP
 
 
+def short_name(label: str) -> str:
+    """Return a composition's name for the foot of its bar: what it adds to L1, a layer a line."""
+    first, *added = label.split(" + ")
+    return "\n".join(f"+{layer}" for layer in added) or first
+
+
 def _composition(name: str) -> Patch:
     """Legend entry of a composition."""
     look = style.look_of(name)
@@ -112,7 +121,8 @@ def _composition(name: str) -> Patch:
 def _stacks(axis: Axes, table: pd.DataFrame, present: list[str]) -> None:
     """Draw effective throughput and what was dropped, a bar for each composition and eta."""
     hatched: dict[str, Any] = {"facecolor": style.PAPER, "edgecolor": style.MUTED, "linewidth": 0.6, "zorder": 2}
-    number: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "va": "bottom", "fontsize": 7.5}
+    number: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "va": "bottom", "fontsize": 8}
+    name_below: dict[str, Any] = number | {"va": "top", "annotation_clip": False, "linespacing": 1.05}
     for i, name in enumerate(present):
         look, line = style.look_of(name), table[table["framework"] == name]
         x = line["eta"] + _offset(i, len(present))
@@ -125,10 +135,13 @@ def _stacks(axis: Axes, table: pd.DataFrame, present: list[str]) -> None:
             bottom = bottom + line[layer]
         known = line["ci95"].notna()
         cap: dict[str, Any] = {"elinewidth": 1.1, "capsize": 2, "capthick": 1.1, "linestyle": "none", "zorder": 4}
-        axis.errorbar(x[known], line["mean"][known], line["ci95"][known], color=style.INK, **cap)
+        interval = axis.errorbar(x[known] + ASIDE, line["mean"][known], line["ci95"][known], color=style.INK, **cap)
+        for part in interval.get_children():
+            part.set_path_effects([HALO])
         for at, mean in zip(x, line["mean"], strict=True):
-            text = axis.annotate(style.number(mean), (at, 0), (0, 4), rotation=90, zorder=5, **number)
-            text.set_bbox({"boxstyle": "round,pad=0.12", "facecolor": "white", "edgecolor": "none", "alpha": 0.8})
+            text = axis.annotate(style.number(mean), (at - ASIDE, 0), (0, 4), rotation=90, zorder=5, **number)
+            text.set_bbox({"boxstyle": "round,pad=0.12", "facecolor": "white", "edgecolor": "none"})
+            axis.annotate(short_name(look.label), (at, 0), (0, -3), **name_below)
     highest = table[["mean", "l2", "l3"]].sum(axis=1).max()
     reach = (table["mean"] + table["ci95"].fillna(0)).max()
     axis.set(ylim=(0, max(highest, reach) * 1.06), ylabel="throughput (token/s)")

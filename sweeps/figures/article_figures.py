@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from sweeps.captions import CAPTIONS
 from sweeps.figures.ablation import ablation
 from sweeps.figures.batch_staleness import batch_staleness
 from sweeps.figures.control_table import control_table
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from sweeps.figures.article_tables import ArticleTables
 
-FIGURES: dict[str, Callable[[ArticleTables], Figure]] = {
+DRAWN: dict[str, Callable[[ArticleTables], Figure]] = {
     "timeline": step_timeline,
     "lengths": load_lengths,
     "control_table": control_table,
@@ -42,5 +43,6 @@ FIGURES: dict[str, Callable[[ArticleTables], Figure]] = {
     "under_cap_with_new": under_cap_with_new,
     "pareto": pareto,
 }
-"""In the article's order. A figure whose runs the tables lack raises
+FIGURES = {name: DRAWN[name] for name in (*CAPTIONS, *sorted(DRAWN.keys() - CAPTIONS.keys()))}
+"""In the article's order, those it does not have behind. A figure whose runs the tables lack raises
 :class:`~sweeps.figures.selection.NothingToDrawError`."""

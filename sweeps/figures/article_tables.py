@@ -21,6 +21,11 @@ class ArticleTables:
     runs: Path
     """Folder that holds one folder per run id."""
 
+    @property
+    def stalest(self) -> int:
+        """The largest staleness of all runs, versions: that of the darkest colour in every figure."""
+        return int(self.summary["max_staleness"].max())
+
     def records(self, run_id: str, name: str) -> pd.DataFrame:
         """Read one run's *name* (trajectories, batches, timeline or segments)."""
         if name not in RECORDS:

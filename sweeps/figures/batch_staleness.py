@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.patches import Patch
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from sweeps.figures.article_tables import ArticleTables
 
 WIDTH_IN = 10.5
+DARK = 0.45
+"""Colours of less lightness than this are hatched in white."""
 LEAST_VERSIONS = 30
 """A run this long is the one made for this figure; the longest is taken."""
 
@@ -46,14 +49,15 @@ def batch_staleness(tables: ArticleTables) -> Figure:
     with style.house_style():
         figure = layout.sheet(12.0)
         axis = layout.panel(figure, WIDTH_IN, 2.7)
-        colours = style.level_colours(int(level) for level in counts.columns)
+        colours = style.level_colours(map(int, counts.columns), tables.stalest)
         bottom = np.zeros(len(counts))
         handles = []
         for level in counts.columns:
             look: dict[str, Any] = {"facecolor": colours[level], "edgecolor": "white", "linewidth": 0.4}
             if level > limit:
-                look |= {"hatch": style.HATCH_OVER, "edgecolor": _contrast(level, list(counts.columns))}
-            axis.bar(counts.index + 1, counts[level], 0.86, bottom=bottom, zorder=2, **look)
+                look |= {"hatch": style.HATCH_OVER, "edgecolor": _contrast(colours[level])}
+            has = (counts[level] > 0).to_numpy()  # a bar of no height would leave the line of its edge
+            axis.bar(counts.index[has] + 1, counts[level][has], 0.86, bottom=bottom[has], zorder=2, **look)
             words = f"{level}: {style.number(counts[level].sum())} trajectories" + (" (over)" if level > limit else "")
             handles.append(Patch(**look, label=words))
             bottom += counts[level].to_numpy()
@@ -73,8 +77,7 @@ def batch_staleness(tables: ArticleTables) -> Figure:
         return figure
 
 
-def _contrast(level: int, levels: list[int]) -> str:
+def _contrast(colour: str) -> str:
     """Return a hatch colour that shows on a level's own colour."""
-    light, dark = style.LEVEL_RANGE
-    share = light + (dark - light) * level / max([style.FEWEST_LEVELS - 1, *levels])
-    return "white" if share > 0.6 else style.INK
+    lightness = np.dot(mpl.colors.to_rgb(colour), (0.299, 0.587, 0.114))
+    return "white" if lightness < DARK else style.INK

@@ -9,6 +9,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from simrl.plots import layout, style
+from simrl.plots.throughput import HALO
 from sweeps.figures.selection import over_seeds, scans, seeds_text, setting_text
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def drop_against_wait(tables: ArticleTables) -> Figure:
         top = float((table["mean"] + table["ci95"].fillna(0)).max())
         some_missing = some_partial = False
         text: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "va": "bottom", "fontsize": 8.5}
+        text |= {"bbox": style.ground(), "zorder": 5}
         for i, name in enumerate(present):
             look = style.look_of(name)
             for level in levels:
@@ -68,7 +70,9 @@ def drop_against_wait(tables: ArticleTables) -> Figure:
                 end = bar["mean"]
                 if bar["n"] > 1:
                     cap: dict[str, Any] = {"elinewidth": 1.2, "capsize": 2.5, "capthick": 1.2}
-                    axis.errorbar(x, bar["mean"], bar["ci95"], color=style.INK, zorder=4, **cap)
+                    interval = axis.errorbar(x, bar["mean"], bar["ci95"], color=style.INK, zorder=4, **cap)
+                    for part in interval.get_children():
+                        part.set_path_effects([HALO])
                     end += bar["ci95"]
                 words = style.number(bar["mean"])
                 if bar["n"] < n_seeds:

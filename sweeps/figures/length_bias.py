@@ -93,7 +93,11 @@ def length_bias(tables: ArticleTables) -> Figure:
             fates.append(Patch(**look, label="control: filters by the last token only"))
         legends = [(lengths if not runs.empty else [], "left"), (fates if not shares.empty else [], "right")]
         title = "Dropping by staleness falls on the long trajectories"
-        subtitle = f"{setting_text(rows)} · {seeds_text(rows)} · lengths: the response each trajectory would have had"
+        n_seeds, known = rows["seed"].nunique(), bool(shares["longest_ci95"].notna().any())
+        loads = seeds_text(rows, interval=known)
+        if n_seeds > 1 and not known:
+            loads += f" (no interval below {FEWEST_LOADS} loads)"
+        subtitle = f"{setting_text(rows)} · {loads} · lengths: the response each trajectory would have had"
         layout.lay_out(figure, [panels], title, subtitle, legends)
         return figure
 
@@ -127,7 +131,7 @@ def _histogram(axis: Axes, tables: ArticleTables, runs: pd.DataFrame) -> None:
         axis.axvline(mean, color=colour, linestyle=dashes, linewidth=1.6, zorder=3)
         place: dict[str, Any] = {"xycoords": axis.get_xaxis_transform(), "textcoords": "offset points", "fontsize": 8}
         place |= {"ha": "right" if sign < 0 else "left", "va": "bottom", "color": colour}
-        axis.annotate(f"mean {style.number(mean)}", (mean, 1), (3 * sign, 2), **place)
+        axis.annotate(f"mean {style.number(mean)}", (mean, 1), (3 * sign, 2), bbox=style.ground(), **place)
     trained_words, dropped_words = (style.number(len(kind) / len(runs)) for kind, _ in looks)
     name = point_text(runs.iloc[0])
     axis.set_title(f"{name}:\n{trained_words} trained, {dropped_words} dropped", loc="left", pad=18, fontweight="bold")

@@ -138,7 +138,7 @@ def _histogram(axis: Axes, lengths: np.ndarray, cap: int | None, colour: str) ->
         axis.axvline(value, zorder=3, **MARKS[name])
         text = f"{name} {style.number(value)}"
         if name == "cap" and (at_cap := (lengths >= value).mean()) > 0:
-            text += f" ({at_cap:.1%})"
+            text += f" ({100 * at_cap:.1f}\N{NO-BREAK SPACE}%)"
         place: dict[str, Any] = {"xycoords": axis.get_xaxis_transform(), "textcoords": "offset points"}
         place |= {
             "ha": "right" if first[name] else "left",

@@ -56,7 +56,7 @@ def mechanism_bars(framework: str, tables: ArticleTables) -> Figure:
     rows["framework"] = label = style.look_of(framework).label
     rows.attrs["swept"] = ["framework.eta"]
     control = CONTROLS.get(framework)
-    return throughput_bars(rows, tables.levels, f"{label}: {control}" if control else label)
+    return throughput_bars(rows, tables.levels, f"{label}: {control}" if control else label, tables.stalest)
 
 
 MECHANISM_FIGURES: dict[str, Callable[[ArticleTables], Figure]] = {

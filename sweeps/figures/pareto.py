@@ -75,7 +75,7 @@ def pareto(tables: ArticleTables) -> Figure:
         figure = layout.sheet(16.0)
         axis = layout.panel(figure, LEVEL_IN * (most + 1), HEIGHT_IN)
         for level in range(0, most + 1, 2):
-            axis.axvspan(level - 0.5, level + 0.5, facecolor="#f3f4f6", linewidth=0, zorder=0)
+            axis.axvspan(level - 0.5, level + 0.5, facecolor=style.BAND, linewidth=0, zorder=0)
         handles = []
         for name in present:
             look, points = style.look_of(name), table[table["framework"] == name]
@@ -91,8 +91,7 @@ def pareto(tables: ArticleTables) -> Figure:
             handles.append(Line2D([], [], markerfacecolor=fill, **drawn, label=look.label))
         _front(axis, table, most)
         axis.set(xlim=(-0.5, most + 0.5), ylabel="effective throughput (token/s)")
-        low, high = float(table["mean"].min()), float(table["mean"].max())
-        axis.set_ylim(low - 0.04 * (high - low) - 1, high + 0.18 * (high - low) + 1)
+        axis.set_ylim(0, float(table["mean"].max()) * 1.17 or 1.0)
         axis.set_xlabel(
             "largest staleness trained on" + (", over all loads" if table["n"].max() > 1 else "") + " (versions)"
         )
@@ -107,8 +106,12 @@ def pareto(tables: ArticleTables) -> Figure:
         subtitle = (
             f"{len(table)} configurations: every η and warmup scanned · {setting_text(rows)} · "
             f"{seeds_text(rows, interval=False)}\n"
-            "within a level of staleness, mechanisms stand side by side in the legend's order · W: warmup"
+            "within a level of staleness, mechanisms stand side by side in the legend's order"
         )
+        if table.loc[table["front"], "warmup"].notna().any():
+            subtitle += " · W: warmup"
+        if table["ci95"].notna().any():
+            subtitle += f"\n±: 95 % t interval of the mean; its median over all configurations is ± {_middle(table)}"
         title = "What staleness buys: throughput against actual staleness"
         layout.lay_out(figure, [[axis]], title, subtitle, [(handles, None), (kinds, None)])
         return figure
@@ -119,6 +122,11 @@ def ties(table: pd.DataFrame, point: pd.Series[Any]) -> pd.DataFrame:
     equal = np.isclose(table["mean"], point["mean"], rtol=1e-9, atol=0.0)
     alike = equal & (table["max_staleness"] == point["max_staleness"])
     return table[alike & (table["framework"] != point["framework"])]
+
+
+def _middle(table: pd.DataFrame) -> str:
+    """The median half-width of the configurations' intervals, as text."""
+    return style.number(table["ci95"].median())
 
 
 def _front(axis: Axes, table: pd.DataFrame, most: int) -> None:
@@ -136,6 +144,8 @@ def _front(axis: Axes, table: pd.DataFrame, most: int) -> None:
         others = ties(table, point)["framework"].nunique()
         if others:  # they may have other settings
             more = f"and {others} other{'s' if others > 1 else ''}"
-        words = f"{label}\n{more}\n{style.number(point['mean'])}"
+        spread = f" ± {style.number(point['ci95'])}" if pd.notna(point["ci95"]) else ""
+        words = f"{label}\n{more}\n{style.number(point['mean'])}{spread}"
         place: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "va": "bottom", "fontsize": 8}
-        axis.annotate(words, (point["max_staleness"], point["mean"]), (0, 8), color=style.ALARM, zorder=6, **place)
+        place |= {"bbox": style.ground("white" if point["max_staleness"] % 2 else style.BAND), "zorder": 6}
+        axis.annotate(words, (point["max_staleness"], point["mean"]), (0, 8), color=style.ALARM, **place)

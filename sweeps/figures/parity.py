@@ -32,9 +32,10 @@ def draw_parity(path: Path, points: Sequence[tuple[float, float, bool, str]]) ->
         low, high = 0.8 * min(shown), 1.25 * max(shown)
         axis.fill_between([low, high], [low / BAND, high / BAND], [low * BAND, high * BAND], color=style.PAPER)
         axis.plot([low, high], [low, high], color=style.MUTED, linewidth=0.8)
-        for wanted, face in ((False, style.INK), (True, "none")):
+        for wanted, face in ((False, style.INK), (True, "white")):
             drawn = [(measured, max(predicted, low)) for measured, predicted, fitted in seconds if fitted == wanted]
-            axis.scatter(*zip(*drawn, strict=True), s=26, facecolors=face, edgecolors=style.INK, zorder=3)
+            look: dict[str, Any] = {"facecolors": face, "edgecolors": style.INK, "zorder": 3, "clip_on": False}
+            axis.scatter(*zip(*drawn, strict=True), s=26, **look)
         axis.set(xscale="log", yscale="log", xlim=(low, high), ylim=(low, high))
         axis.set(xlabel="measured (s)", ylabel="predicted (s)")
         for side in (axis.xaxis, axis.yaxis):
@@ -43,8 +44,8 @@ def draw_parity(path: Path, points: Sequence[tuple[float, float, bool, str]]) ->
             side.set_ticks([], minor=True)
         handles: list[Any] = [
             Line2D([], [], linestyle="", marker="o", markerfacecolor=face, markeredgecolor=style.INK, label=label)
-            for face, label in ((style.INK, "predicted"), ("none", "a constant was fitted on it"))
+            for face, label in ((style.INK, "predicted"), ("white", "a constant was fitted on it"))
         ]
-        subtitle = "Published phases and steps; the band is 15 %, what is 0 stands at the lower edge"
+        subtitle = "Published phases and steps; the band is 15 %\nA prediction of 0 stands at the lower edge"
         layout.lay_out(figure, [[axis]], "Predicted against measured", subtitle, [(handles, None)], SIZE_IN)
         style.save(figure, path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from matplotlib.lines import Line2D
+from matplotlib.transforms import ScaledTranslation
 
 from simrl.plots import layout, style
 from sweeps.figures.selection import over_seeds, scans, seeds_text, setting_text
@@ -25,6 +26,8 @@ MEASURES = (
 )
 HEIGHT_IN = 2.6
 LABEL_PT = 8.0
+ASIDE_PT = 5.0
+"""Between the marks of two frameworks at one eta: else one's interval hides the other's."""
 
 
 def preemption(tables: ArticleTables) -> Figure:
@@ -46,11 +49,14 @@ def preemption(tables: ArticleTables) -> Figure:
             axis = layout.panel(figure, 4.6, HEIGHT_IN)
             axis.set_title(words, loc="left", fontweight="bold")
             table = over_seeds(rows, ["framework", "eta"], column)
-            for name in present:
+            for i, name in enumerate(present):
                 look, line = style.look_of(name), table[table["framework"] == name]
                 drawn: dict[str, Any] = {"color": look.colour, "marker": look.marker, "linestyle": look.dashes}
                 bars: dict[str, Any] = {"capsize": 2.5, "elinewidth": 1.0, "linewidth": 1.8, "markersize": 6}
-                axis.errorbar(line["eta"], line["mean"], line["ci95"], **drawn, **bars)
+                interval = axis.errorbar(line["eta"], line["mean"], line["ci95"], **drawn, **bars)
+                aside = ScaledTranslation((i - (len(present) - 1) / 2) * ASIDE_PT / 72, 0, figure.dpi_scale_trans)
+                for part in interval.get_children():
+                    part.set_transform(axis.transData + aside)
             low, high = int(rows["eta"].min()), int(rows["eta"].max())
             axis.set(xlabel="η", xlim=(low - 1.4, high + 1.4), ylim=(0, axis.get_ylim()[1] * 1.05))
             _name_ends(axis, table, form)
@@ -75,5 +81,8 @@ def _name_ends(axis: Axes, table: pd.DataFrame, form: Callable[[float], str]) ->
         places = layout.spread(ends["mean"].tolist(), gap, gap / 2, top)
         for name, value, place in zip(ends["framework"], ends["mean"], places, strict=True):
             look: dict[str, Any] = {"textcoords": "offset points", "fontsize": LABEL_PT, "va": "center"}
+            look |= {"bbox": style.ground(), "zorder": 1.5}
             look["ha"] = "right" if side < 0 else "left"
-            axis.annotate(f"{style.look_of(name).label} {form(value)}", (eta, place), (8 * side, 0), **look)
+            axis.annotate(
+                f"{style.look_of(name).label} {form(value)}", (eta, place), ((8 + ASIDE_PT / 2) * side, 0), **look
+            )

@@ -40,16 +40,23 @@ def draw_steady_state(path: Path, found: Mapping[str, Sequence[Standing]], loads
             _draw_panel(axis, standings, frameworks, named=not panels)
             axis.set_title(title, loc="left", fontsize=10, fontweight="bold")
             panels.append(axis)
+        furthest = max(standing.ratio + _reach(standing) for standings in found.values() for standing in standings)
+        panels[0].set_xlim(0, furthest * 1.05)
         handles: list[Any] = [
-            Line2D([], [], linestyle="", marker=marker, color=colour, label=f"eta {eta}")
+            Line2D([], [], linestyle="", marker=marker, color=colour, label=f"η = {eta}")
             for eta, (marker, colour) in MARKS.items()
         ]
         subtitle = (
-            f"Effective throughput over AReaL's at the same eta: mean of {loads} loads, paired, and 95 % t interval.\n"
-            "AReaL bounds no staleness. verl at warm-up 1, where it trains tokens of eta - 1 versions at most (drop)."
+            f"Effective throughput over AReaL's at the same η: mean of {loads} loads, paired, and 95 % t interval.\n"
+            "AReaL bounds no staleness. verl at warm-up 1, where it trains tokens of η \N{MINUS SIGN} 1 versions "
+            "at most (drop)."
         )
         layout.lay_out(figure, [panels], "Throughput beside AReaL's, in steady state", subtitle, [(handles, None)])
         style.save(figure, path)
+
+
+def _reach(standing: Standing) -> float:
+    return 0.0 if math.isnan(standing.half_width) else standing.half_width
 
 
 def _draw_panel(axis: Axes, standings: Sequence[Standing], frameworks: Sequence[str], *, named: bool) -> None:
@@ -59,10 +66,9 @@ def _draw_panel(axis: Axes, standings: Sequence[Standing], frameworks: Sequence[
     for standing in standings:
         marker, colour = MARKS[standing.eta]
         at = frameworks.index(standing.framework) + OFFSET * (standing.eta - 2)
-        reach = 0.0 if math.isnan(standing.half_width) else standing.half_width
         axis.errorbar(
-            standing.ratio, at, xerr=reach, marker=marker, color=colour, ecolor=style.INK, elinewidth=0.9, capsize=0,
-            markersize=5, markeredgecolor=style.INK, markeredgewidth=0.4,
+            standing.ratio, at, xerr=_reach(standing), marker=marker, color=colour, ecolor=style.INK,
+            elinewidth=0.9, capsize=0, markersize=5, markeredgecolor=style.INK, markeredgewidth=0.4,
         )  # fmt: skip
     axis.set_ylim(len(frameworks) - 0.5, -0.5)
     axis.grid(visible=False, axis="y")

@@ -8,6 +8,7 @@ import pandas as pd
 from matplotlib.patches import Patch
 
 from simrl.plots import layout, style
+from simrl.plots.throughput import HALO
 from sweeps.figures.selection import over_seeds, scans, seeds_text, setting_text
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 FRAMEWORKS = ("trl", "verl_drop")
 LARGEST_CAP = 5
 BAR_WIDTH = 0.4
+PANEL_IN = 7.4, 2.1
+"""Wide enough for the numbers of neighbouring bars."""
 
 
 def capped_runs(summary: pd.DataFrame) -> pd.DataFrame:
@@ -36,26 +39,26 @@ def trl_against_verl(tables: ArticleTables) -> Figure:
         tables: The article's tables.
 
     Returns:
-        Two panels of paired bars.
+        Two panels of paired bars, one above the other.
     """
     rows = capped_runs(tables.summary)
     present = [name for name in FRAMEWORKS if name in set(rows["framework"])]
     with style.house_style():
-        figure = layout.sheet(12.0)
-        panels = [layout.panel(figure, 4.7, 2.6) for _ in range(2)]
+        figure = layout.sheet()
+        panels = [layout.panel(figure, *PANEL_IN) for _ in range(2)]
         throughput = over_seeds(rows, ["framework", "cap"], "effective_throughput")
         waste = over_seeds(rows.assign(percent=100 * rows["waste"]), ["framework", "cap"], "percent")
         _pairs(panels[0], throughput, present)
         _pairs(panels[1], waste, present)
         panels[0].set_title("effective throughput (token/s)", loc="left", fontweight="bold")
         panels[1].set_title("waste (% of the tokens trained or dropped)", loc="left", fontweight="bold")
-        panels[0].set_ylabel("token/s")
-        panels[1].set_ylabel("%")
+        panels[0].set_ylabel("throughput (token/s)")
+        panels[1].set_ylabel("waste (%)")
         words = {"trl": "TRL (η = cap)", "verl_drop": "verl drop, warmup 1 (η = cap + 1)"}
         handles = [Patch(facecolor=style.look_of(name).colour, label=words[name]) for name in present]
         title = "TRL against verl drop at equal expected staleness"
         subtitle = f"TRL's one parameter sizes admission too · {setting_text(rows)} · {seeds_text(rows)}"
-        layout.lay_out(figure, [panels], title, subtitle, [(handles, None)])
+        layout.lay_out(figure, [[panel] for panel in panels], title, subtitle, [(handles, None)])
         return figure
 
 
@@ -68,10 +71,14 @@ def _pairs(axis: Axes, table: pd.DataFrame, present: list[str]) -> None:
         axis.bar(x, line["mean"], BAR_WIDTH, color=style.look_of(name).colour, edgecolor="white", zorder=2)
         known = line["ci95"].notna()
         cap: dict[str, Any] = {"elinewidth": 1.1, "capsize": 2, "capthick": 1.1, "linestyle": "none", "zorder": 4}
-        axis.errorbar(x[known], line["mean"][known], line["ci95"][known], color=style.INK, **cap)
+        interval = axis.errorbar(x[known], line["mean"][known], line["ci95"][known], color=style.INK, **cap)
+        for part in interval.get_children():
+            part.set_path_effects([HALO])
         ends = line["mean"] + line["ci95"].fillna(0)
-        place: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "va": "bottom", "fontsize": 7.5}
+        place: dict[str, Any] = {"textcoords": "offset points", "ha": "center", "va": "bottom", "fontsize": 8.0}
+        place |= {"bbox": style.ground(), "zorder": 5}
         for at, end, mean in zip(x, ends, line["mean"], strict=True):
             axis.annotate(style.number(mean), (at, end), (0, 2), **place)
     axis.set(xlabel="expected largest staleness (versions)", ylim=(0, top * 1.2), xlim=(-0.6, LARGEST_CAP + 0.6))
+    axis.grid(visible=False, axis="x")
     axis.set_xticks(range(LARGEST_CAP + 1))

@@ -121,7 +121,7 @@ def _draw(summary: pd.DataFrame, frameworks: Sequence[str], title: str, highligh
         figure = layout.sheet(12.0)
         axis = layout.panel(figure, WIDTH_IN, HEIGHT_IN)
         for cap in CAPS[::2]:
-            axis.axvspan(cap - 0.5, cap + 0.5, facecolor="#f3f4f6", linewidth=0, zorder=0)
+            axis.axvspan(cap - 0.5, cap + 0.5, facecolor=style.BAND, linewidth=0, zorder=0)
         ends = []
         low, high = float(table["mean"].min()), float(table["mean"].max())
         margin = 0.05 * (high - low) or 1.0
@@ -137,7 +137,8 @@ def _draw(summary: pd.DataFrame, frameworks: Sequence[str], title: str, highligh
             spread = f" ± {style.number(last['ci95'])}" if pd.notna(last["ci95"]) else ""
             ends.append(_End(name, float(last["x"]), float(last["mean"]), spread, faint, bool(strict[name])))
         axis.set(xlim=(CAPS[0] - 0.5, CAPS[-1] + 0.5), xlabel="cap on the actual largest staleness (versions)")
-        axis.set(ylim=(low, high), ylabel="best effective throughput (token/s)")
+        axis.set(ylim=(low, high), ylabel=f"best effective throughput (token/s; cut below {style.number(low)})")
+        layout.mark_break(axis)
         axis.set_xticks(list(CAPS))
         _names(axis, ends)
         marks: dict[str, Any] = {"color": style.MUTED, "linestyle": "none", "marker": "o", "markersize": 7}

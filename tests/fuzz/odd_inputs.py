@@ -110,8 +110,8 @@ def odd_choice(chance: random.Random, options: dict[str, Sequence[str]]) -> str:
     value = chance.choice((*options[other], *WORDS[:60], "schema/base", f"../{other}/{options[other][0]}", "null"))
     form = chance.choice(
         ("{g}={v}", "{g}={v}", "{g}={v}", "+{g}={v}", "~{g}", "~{g}={v}", "{g}@{o}={v}", "{g}@x={v}",
-         "+{g}@_global_={v}", "{g}/schema={v}", "+{g}/{o}={v}", "{g}=[{v}]", "{g}={{name:{v}}}",
-         "{g}.name={v}", "++{g}={v}")
+         "+{g}@_global_={v}", "{g}/schema={v}", "+{g}/{o}={v}", "{g}=[{v}]",
+         "{g}={{name:{v}}}", "{g}.name={v}", "++{g}={v}")
     )  # fmt: skip
     return form.format(g=group, o=other, v=value)
 

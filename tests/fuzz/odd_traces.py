@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 COLUMNS = ("group", "prompt_tokens", "response_tokens")
 CELLS: tuple[Any, ...] = (
     None, True, -1, 0, 1, 10, 1.0, 1.5, 1e300, float("nan"), float("inf"), 2**31, 2**31 - 1, 2**62, -(2**63),
-    "", " ", "10", "1e3", "0x10", "NaN", "ü", "\u202e", "a\nb", 'a"b', "a,b", "\0", "x" * 3000, [], [1], {"a": 1},
-    "٣", "²", "1_000", "+5",
+    "", " ", "10", "1e3", "0x10", "NaN", "ü", "\u202e", "a\nb", 'a"b', "a,b", "\0", "x" * 3000,
+    [], [1], {"a": 1}, "٣", "²", "1_000", "+5",
 )  # fmt: skip
 ARRAYS = (
     pa.array([b"a", b"a", b"b", b"b"]),
