@@ -23,6 +23,10 @@ OVERRIDES = [
     ("workload.fast_response_tokens.x=1.0", "no such key"),
     ("workload.fast_response_tokens.9=1", "list index out of range"),
     ("hardware.measured.qwen3_30b_a3b_tp2.decode_points.hardware=1", "no such key"),
+    ("hardware.training_efficiency=1e-300", "must be 1e-06 or more"),
+    ("hardware.iteration.kv_efficiency=1e-300", "must be 1e-06 or more"),
+    ("rollout.stack_scale=1e300", "must be 1e+06 or less"),
+    ("trainer.micro_batch_size=10000000000", "must be 1e+06 trajectories or less"),
     ("+=a", "has no key; write key=value"),
 ]
 SWEEPS = [
