@@ -6,11 +6,11 @@ The clock is a 64-bit count of ns, 292 years; costs within these bounds keep eve
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from math import inf
 from typing import Any, NamedTuple
 
-from simrl.config.ranges import ConfigError
+from simrl.config.ranges import LARGEST, ConfigError
 
 
 class Bounds(NamedTuple):
@@ -19,7 +19,7 @@ class Bounds(NamedTuple):
     least: float
     most: float
     unit: str
-    """For the message."""
+    """For the message; empty for a share or a factor."""
 
 
 BOUNDS = {
@@ -28,17 +28,30 @@ BOUNDS = {
     "hardware.memory_bandwidth_bytes_per_s": Bounds(1e8, 1e18, "bytes/s"),
     "hardware.link_bytes_per_s": Bounds(1e5, 1e18, "bytes/s"),
     "hardware.network_bytes_per_s": Bounds(1e5, 1e18, "bytes/s"),
+    "hardware.memory_bytes": Bounds(1e6, 1e300, "bytes"),
+    "hardware.prefill_attention_efficiency": Bounds(1e-6, 1, ""),
+    "hardware.training_efficiency": Bounds(1e-6, 1, ""),
+    "hardware.iteration.weight_efficiency": Bounds(1e-6, 1, ""),
+    "hardware.iteration.kv_efficiency": Bounds(1e-6, 1, ""),
+    "hardware.iteration.gemm_efficiency": Bounds(1e-6, 1, ""),
+    "hardware.iteration.gemm_efficiency_fp8": Bounds(1e-6, 1, ""),
+    "hardware.iteration.sync_s": Bounds(0, 1, "s"),
+    "hardware.iteration.allreduce_scale": Bounds(1e-6, 1e6, ""),
+    "rollout.stack_scale": Bounds(1e-6, 1e6, ""),
     "rollout.sample_every_s": Bounds(1e-6, 1e6, "s"),
     "rollout.instances": Bounds(1, 1e4, "instances"),
     "rollout.max_num_seqs": Bounds(1, 1e6, "requests"),
+    "trainer.micro_batch_size": Bounds(1, 1e6, "trajectories"),
+    "trainer.mini_batches": Bounds(1, 1e6, "updates"),
+    "trainer.virtual_stages": Bounds(1, 1e6, "parts"),
     "trainer.weight_sync_s": Bounds(0, 1e5, "s"),
     "trainer.weight_sync_base_s": Bounds(0, 1e5, "s"),
     "trainer.weight_sync_bytes_per_s": Bounds(1e3, 1e18, "bytes/s"),
     "trainer.update_overhead_s": Bounds(0, 1e5, "s"),
     "trainer.fitted_per_token_s": Bounds(0, 1, "s per token"),
     "trainer.fitted_per_squared_token_s": Bounds(0, 1e-3, "s per token squared"),
-    "trainer.mfu": Bounds(1e-6, 1, "a share"),
-    "trainer.pass_scale": Bounds(1e-6, 1e6, "a factor"),
+    "trainer.mfu": Bounds(1e-6, 1, ""),
+    "trainer.pass_scale": Bounds(1e-6, 1e6, ""),
     "workload.draw": Bounds(0, 2**62, "draws"),
     "workload.max_response_tokens": Bounds(1, 2**31 - 1, "tokens"),
     "workload.prompt_max_tokens": Bounds(1, 2**31 - 1, "tokens"),
@@ -75,6 +88,9 @@ def check_bounds(config: Any) -> None:
     for place, costs in _costs(config):
         for name, bounds in COST_BOUNDS.items():
             _check(f"{place}.{name}", getattr(costs, name), bounds)
+    for key, number in _whole_numbers(config):
+        if abs(number) >= LARGEST:
+            raise ConfigError(key, number, "must be below 2^62")
     ahead = max(0, config.framework.eta)
     trajectories = (config.versions + ahead) * config.groups_per_batch * config.group_size
     if trajectories > MOST_TRAJECTORIES:
@@ -87,6 +103,16 @@ def check_bounds(config: Any) -> None:
         raise ConfigError(key, value, hint)
 
 
+def _whole_numbers(part: Any, path: str = "") -> Iterator[tuple[str, int]]:
+    """Find the whole numbers of a configuration, those that no table has too."""
+    for field in fields(part):
+        value = getattr(part, field.name)
+        if isinstance(value, int):
+            yield f"{path}{field.name}", value
+        elif is_dataclass(value):
+            yield from _whole_numbers(value, f"{path}{field.name}.")
+
+
 def _costs(config: Any) -> Iterator[tuple[str, Any]]:
     """Find the coefficients that were given."""
     if is_dataclass(config.rollout.costs):
@@ -96,10 +122,7 @@ def _costs(config: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _check(key: str, value: float | None, bounds: Bounds) -> None:
-    if value is not None and not bounds.least <= value <= bounds.most:
-        span = (
-            f"{bounds.most:g} {bounds.unit} or less"
-            if value > bounds.most
-            else f"{bounds.least:g} {bounds.unit} or more"
-        )
-        raise ConfigError(key, value, f"must be {span}")
+    if value is None or bounds.least <= value <= bounds.most:
+        return
+    bound, side = (bounds.most, "less") if value > bounds.most else (bounds.least, "more")
+    raise ConfigError(key, value, f"must be {' '.join(filter(None, (f'{bound:g}', bounds.unit, f'or {side}')))}")

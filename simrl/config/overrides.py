@@ -107,9 +107,11 @@ def check_choice(override: Override) -> None:
     """Refuse a choice that Hydra would end on without a word for people.
 
     Raises:
-        ConfigError: for a part of the configuration taken away, a group chosen twice, and what is no option's name.
+        ConfigError: for no key, a part of the configuration taken away, a group chosen twice, and no option's name.
     """
     key, value = override.key_or_group, override.value()
+    if not key:
+        raise ConfigError("argument", override.input_line, "has no key; write key=value")
     group, _, field = key.partition(".")
     if override.is_delete():
         fields = [known.name for known in dataclasses.fields(GROUPS[group])] if group in GROUPS else []
@@ -152,6 +154,10 @@ def set_value(config: DictConfig, override: Override) -> None:
         raise _refusal(override, reason_of(error)) from error
     except OverflowError as error:
         raise _refusal(override, "is more than any number here can be; give a smaller one") from error
+    except ConfigError:
+        raise
+    except (ValueError, LookupError, TypeError) as error:  # a name or a number that a list does not have
+        raise unknown_key(config, str(override.input_line)) from error
 
 
 def _refusal(override: Override, hint: str) -> ConfigError:

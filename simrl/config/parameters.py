@@ -12,7 +12,7 @@ from math import isfinite
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-from simrl.config.ranges import ConfigError, at_least, at_most, more_than
+from simrl.config.ranges import LARGEST, ConfigError, at_least, at_most, more_than
 
 
 # Marks of an annotation, of which typing keeps one of each that are equal: as tuples, AtLeast(0) would be MoreThan(0).
@@ -52,8 +52,6 @@ class AtMost:
 Limit = AtLeast | AtMost | MoreThan
 
 
-LARGEST = 1 << 62
-"""Whole numbers end here: the simulation counts in 64 bits."""
 WORDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false", NoneType: "null"}
 """What YAML's types are called in a refusal."""
 

@@ -19,6 +19,8 @@ def brief(text: str) -> str:
     return re.sub(rf"([^\s']{{{LONGEST}}})[^\s']+", r"\1...", line)
 
 
+LARGEST = 1 << 62
+"""Whole numbers end here: the simulation counts in 64 bits."""
 MOST_POINTS = 1_000_000
 """Points of a sweep: more would fill the memory before the first one runs."""
 

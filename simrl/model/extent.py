@@ -1,4 +1,4 @@
-"""How much a run would keep in memory, estimated before it begins."""
+"""How long a run could take and how much it would keep in memory, estimated before it begins."""
 
 from __future__ import annotations
 
@@ -14,21 +14,23 @@ MOST_SAMPLES = 20_000_000
 """Rows of timeline.parquet; some 30 bytes each in memory while the run goes on."""
 MOST_TRACKED = 20_000_000
 """KV blocks that prefix caching tracks one by one, and entries of requests' block tables; some 100 bytes each."""
+LONGEST_RUN_S = 100 * 365 * 86400.0
+"""The clock counts nanoseconds in 64 bits: 292 years."""
 TIMED = 16
 """Trajectories of a batch whose step is timed; the rest is taken to be like them: some trainers take ms for each."""
 
 
 def check_extent(config: SimulationConfig, longest_tokens: int) -> None:
-    """Refuse a run whose timeline or engines memory could not hold.
+    """Refuse a run that the clock, or whose timeline or engines memory, could not hold.
 
     Args:
         config: what to run.
         longest_tokens: longest prompt + response.
 
     Raises:
-        ConfigError: for either.
+        ConfigError: for any of these.
     """
-    check_samples(config, longest_tokens, iteration_table(config.hardware, config.model, config.rollout))
+    check_duration(config, longest_tokens, iteration_table(config.hardware, config.model, config.rollout))
     rollout = config.rollout
     if not rollout.enable_prefix_caching:
         return
@@ -40,14 +42,22 @@ def check_extent(config: SimulationConfig, longest_tokens: int) -> None:
         raise ConfigError("rollout.enable_prefix_caching", rollout.enable_prefix_caching, hint)
 
 
-def check_samples(config: SimulationConfig, longest_tokens: int, times: IterationTable) -> None:
-    """Refuse a timeline of too many samples: a version takes the longest trajectory, a training step and a sync."""
+def check_duration(config: SimulationConfig, longest_tokens: int, times: IterationTable) -> None:
+    """Refuse a run that the clock cannot hold, and a timeline of too many samples.
+
+    A version takes the longest trajectory, a training step and a sync.
+    """
     trajectories = config.groups_per_batch * config.group_size
     timed = min(trajectories, TIMED)
     step = step_time(config.hardware, config.model, config.trainer, np.full(timed, longest_tokens))
     version_s = (step.logprob_s + step.reference_s + step.update_s) * trajectories / timed
     version_s += longest_tokens * float(times.decode_linear_s[1])
     version_s += weight_sync_s(config.hardware, config.model, config.trainer)
+    if config.versions * version_s > LONGEST_RUN_S:
+        hint = (
+            f"{config.versions} steps could take {config.versions * version_s:.2g} s, more than a century; check rates"
+        )
+        raise ConfigError("trainer", config.trainer.name, hint)
     every_s = config.rollout.sample_every_s
     samples = config.versions * version_s / every_s * config.rollout.instances
     if samples > MOST_SAMPLES:

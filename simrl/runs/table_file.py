@@ -22,7 +22,9 @@ def read_table(file: Path, columns: Sequence[str] | None = None) -> pa.Table:
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     try:
-        with file.open("rb") as stream:  # a path with a colon would be taken for a URI
+        # not by path: one with a colon would be taken for a URI; not open(): Arrow reads Python's files in threads of its
+        # own, and one that still ends when the process does aborts it
+        with pa.OSFile(str(file)) as stream:
             return pq.ParquetFile(stream).read(None if columns is None else list(columns), use_threads=False)
     except FileNotFoundError as error:
         raise ConfigError("RUN", file.parent.name, f"has no {file.name} (an older simrl?); run it again") from error

@@ -53,3 +53,39 @@ def test_29_a_run_whose_shares_are_none_fails(name: str, value: float) -> None:
     check_shares(row)
     with pytest.raises(ArithmeticError, match=name):
         check_shares({**row, name: value})
+
+
+@pytest.mark.parametrize(
+    ("settings", "hint"),
+    [
+        (("trainer=fitted", "trainer.fitted_per_token_s=1", "versions=9999"), "trainer=fitted: 9999 steps could take"),
+        (
+            ("trainer.weight_sync_s=1e5", "rollout.sample_every_s=1e-3"),
+            "rollout.sample_every_s=0.001: could record 2e+08",
+        ),
+        (
+            ("rollout.enable_prefix_caching=true", "rollout.kv_blocks=99999999"),
+            "rollout.enable_prefix_caching=True: tracks 200,",
+        ),
+        (
+            ("rollout.max_num_seqs=99999999", "rollout.max_num_batched_tokens=99999999"),
+            "rollout.max_num_seqs=99999999: must be 1e+06 requests or less",
+        ),
+        (
+            ("rollout.instances=99999", "hardware.gpus=999999"),
+            "rollout.instances=99999: must be 10000 instances or less",
+        ),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_30_what_memory_and_clock_cannot_hold_is_refused(
+    settings: tuple[str, ...],
+    hint: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Each from an estimate, before anything runs, whatever makes it large."""
+    monkeypatch.chdir(tmp_path)
+    given = settings if any(setting.startswith("versions") for setting in settings) else (*SMALL, *settings)
+    assert hint in refusal(given, tmp_path, capsys)

@@ -14,7 +14,7 @@ from pathlib import Path
 from simrl.model.engine.vllm.compilation import compile_engine
 from simrl.terminal import print_answer
 from tests.fuzz.odd_inputs import odd_input
-from tests.fuzz.verdict import known_keys, verdict
+from tests.fuzz.verdict import known, verdict
 
 MOST_MEMORY_BYTES = 6 << 30
 HANGS_S = 120
@@ -25,7 +25,6 @@ def main() -> int:
     """Try the inputs; return 1 if anything was found."""
     count, first = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0
     compile_engine()
-    keys, options = known_keys()
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY_BYTES, MOST_MEMORY_BYTES))
     outcomes: Counter[str] = Counter()
     began_s = time.monotonic()
@@ -33,7 +32,7 @@ def main() -> int:
         os.chdir(folder)
         for seed in range(first, first + count):
             faulthandler.dump_traceback_later(HANGS_S, exit=True)
-            given = odd_input(seed, keys, options)
+            given = odd_input(seed, known())
             started_s = time.monotonic()
             found = verdict(given, Path(folder))
             took_s = time.monotonic() - started_s
@@ -42,9 +41,8 @@ def main() -> int:
                 print_answer(f"--- {seed} ({took_s:.1f} s) {given}\n{found.text[:3000]}")
     faulthandler.cancel_dump_traceback_later()
     took_s = time.monotonic() - began_s
-    print_answer(
-        f"{count} inputs in {took_s:.0f} s: {', '.join(f'{n} {name}' for name, n in sorted(outcomes.items()))}"
-    )
+    counted = ", ".join(f"{number} {name}" for name, number in sorted(outcomes.items()))
+    print_answer(f"{count} inputs in {took_s:.0f} s: {counted}")
     return int(any(name.endswith("finding") for name in outcomes))
 
 

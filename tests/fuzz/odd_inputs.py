@@ -6,7 +6,7 @@ No input may be a run that rightly takes long: sizes are tiny, or so large that 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tests.fuzz.odd_traces import trace_file
@@ -15,6 +15,13 @@ BASE = ("versions=1", "groups_per_batch=2", "group_size=2", "workload.mean_respo
 SIZES = ("versions", "groups_per_batch", "group_size", "workload.batches")
 KINDS = (("value", 10), ("choice", 2), ("command", 1), ("sweep", 4), ("trace", 5))
 """What is made, and how often."""
+CHOSEN = (
+    (), (), (), ("framework=roll",), ("framework=prime_rl",), ("framework=deadline",), ("workload=quantiles",),
+    ("trainer=megatron_lm", "model=qwen3_30b_a3b", "hardware=b200"), ("trainer=fsdp", "framework=trl"),
+    ("workload=slow_batches",), ("hardware=h100", "framework=psrl"), ("framework=verl_drop",),
+    ("framework=nemo_windowed",),
+)  # fmt: skip
+"""Options that an odd value meets."""
 VALUES = (
     "null", "true", "false", "yes", "-1", "0", "1", "2", "3", "1.5", "0.5", "1e-9", "nan", "inf", "-inf", ".nan",
     ".inf", "1e300", "-1e300", "1e-300", "5e-324", "-0.0", "1_000", "0x10", "1e", "+5", "--5",
@@ -34,6 +41,7 @@ PLAIN = (
     "1e9", "1e12", "1e16", "1e-300", "true", "false",
 )  # fmt: skip
 """Values that many keys take, the first eight such as no long run comes of."""
+FACTORS = (1e-6, 0.01, 0.1, 0.5, 0.9, 1.1, 2, 3, 4, 7.5, 10, 100, 1e4, 1e9)
 WORDS = (*VALUES, " ", "", "x" * 5000, "[" * 60 + "]" * 60, "{a:" * 60 + "1" + "}" * 60, "9" * 4000, "1" + "0" * 400)
 
 
@@ -52,18 +60,26 @@ class OddInput:
         return f"{self.kind}: {ascii(self.arguments)[:400]} {self.suffix} {self.content[:400]!r}"
 
 
-def odd_input(seed: int, keys: Sequence[str], options: dict[str, Sequence[str]]) -> OddInput:
-    """Return the input of a seed.
+@dataclass(frozen=True)
+class Known:
+    """What a configuration has."""
 
-    Args:
-        seed: the same seed gives the same input.
-        keys: dotted keys of the configuration.
-        options: group -> its options.
-    """
+    keys: Sequence[str]
+    """Dotted."""
+    numbers: Mapping[str, float]
+    """Those that have a number, and it."""
+    options: Mapping[str, Sequence[str]]
+    """Group -> its options."""
+
+
+def odd_input(seed: int, known: Known) -> OddInput:
+    """Return the input of a seed; the same seed gives the same input."""
+    keys, options = known.keys, known.options
     chance = random.Random(seed)  # noqa: S311 - no secret
     (kind,) = chance.choices([name for name, _ in KINDS], [often for _, often in KINDS])
     if kind == "value":
-        return OddInput(kind, (*BASE, *(odd_value(chance, keys) for _ in range(chance.choice((1, 1, 1, 2, 3))))))
+        values = (odd_value(chance, keys, known.numbers) for _ in range(chance.choice((1, 1, 1, 2, 3))))
+        return OddInput(kind, (*BASE, *chance.choice(CHOSEN), *values))
     if kind == "choice":
         return OddInput(kind, (*BASE, odd_choice(chance, options)))
     if kind == "command":
@@ -74,8 +90,12 @@ def odd_input(seed: int, keys: Sequence[str], options: dict[str, Sequence[str]])
     return OddInput(kind, (*BASE[:3], "workload=trace", *columns), suffix, content)
 
 
-def odd_value(chance: random.Random, keys: Sequence[str]) -> str:
-    """Return an override that sets a value."""
+def odd_value(chance: random.Random, keys: Sequence[str], numbers: Mapping[str, float] | None = None) -> str:
+    """Return an override that sets a value; if *numbers* are given, half of the time one of these to one like it."""
+    if numbers and chance.random() < 0.5:
+        key = chance.choice([name for name in numbers if name not in SIZES])
+        like = numbers[key] * chance.choice(FACTORS)
+        return f"{key}={round(like) if isinstance(numbers[key], int) else like}"
     key = chance.choice(keys)
     if chance.random() < 0.1:
         key = mangled(chance, key)
@@ -96,7 +116,7 @@ def mangled(chance: random.Random, key: str) -> str:
     return chance.choice((key[:at] + insert + key[at:], key[:at], key[at:], key.upper(), f"{key}.{key}", f"{key}.x"))
 
 
-def odd_choice(chance: random.Random, options: dict[str, Sequence[str]]) -> str:
+def odd_choice(chance: random.Random, options: Mapping[str, Sequence[str]]) -> str:
     """Return an override that chooses an option, or looks as if it did."""
     group, other = chance.choice([*options]), chance.choice([*options])
     value = chance.choice((*options[other], *WORDS[:60], "schema/base", f"../{other}/{options[other][0]}", "null"))
@@ -108,7 +128,7 @@ def odd_choice(chance: random.Random, options: dict[str, Sequence[str]]) -> str:
     return form.format(g=group, o=other, v=value)
 
 
-def odd_command(chance: random.Random, keys: Sequence[str], options: dict[str, Sequence[str]]) -> tuple[str, ...]:
+def odd_command(chance: random.Random, keys: Sequence[str], options: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     """Return a command line that starts no process of its own."""
     command = chance.choice(
         ("", "", "plan", "status", "collect", "compare", "show", "trace", "bogus", "Plan", "-x", "--")

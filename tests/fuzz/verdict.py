@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import traceback
+import warnings
 from contextlib import redirect_stderr, redirect_stdout
 from functools import cache
 from pathlib import Path
@@ -27,7 +28,7 @@ from simrl.runs.tables import check_shares, summary_row
 from simrl.sweep.configurations import Configurations
 from simrl.sweep.grid import expand, load_sweep
 from simrl.terminal import printable
-from tests.fuzz.odd_inputs import OddInput
+from tests.fuzz.odd_inputs import Known, OddInput
 
 REFUSALS = (ConfigError, HydraException, OmegaConfBaseException)
 LONGEST_LINE = 2500
@@ -48,13 +49,15 @@ class Verdict(NamedTuple):
 
 
 @cache
-def known_keys() -> tuple[list[str], dict[str, list[str]]]:
-    """Return the keys of the default configuration, and the options of each group."""
+def known() -> Known:
+    """Return what the default configuration has."""
     with initialize_config_dir(config_folder(), version_base="1.3"):
         composed = compose_point([], _COMPOSITIONS)
         loader = GlobalHydra.instance().config_loader()
         options = {group: loader.get_group_options(group) for group in (*GROUPS, "experiment")}
-    return [key for key, _ in leaves(composed) if not key.startswith("hydra.")], options
+    found = [(key, node._value()) for key, node in leaves(composed) if not key.startswith("hydra.")]
+    numbers = {key: value for key, value in found if isinstance(value, int | float) and not isinstance(value, bool)}
+    return Known([key for key, _ in found], numbers, options)
 
 
 def verdict(given: OddInput, folder: Path) -> Verdict:
@@ -63,7 +66,8 @@ def verdict(given: OddInput, folder: Path) -> Verdict:
     if given.kind in ("sweep", "trace"):
         file.write_bytes(given.content)
     try:
-        with time_limit(LONGEST_S):
+        with time_limit(LONGEST_S), warnings.catch_warnings():
+            warnings.simplefilter("error", RuntimeWarning)  # on a terminal it would be lines of its own
             if given.kind == "command":
                 return _command(given, folder)
             if given.kind == "sweep":
