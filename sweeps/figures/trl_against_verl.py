@@ -57,7 +57,7 @@ def trl_against_verl(tables: ArticleTables) -> Figure:
         words = {"trl": "TRL (η = cap)", "verl_drop": "verl drop, warmup 1 (η = cap + 1)"}
         handles = [Patch(facecolor=style.look_of(name).colour, label=words[name]) for name in present]
         title = "TRL against verl drop at equal expected staleness"
-        subtitle = f"TRL's one parameter sizes admission too · {setting_text(rows)} · {seeds_text(rows)}"
+        subtitle = f"TRL's one parameter sizes admission too\n{setting_text(rows)} · {seeds_text(rows)}"
         layout.lay_out(figure, [[panel] for panel in panels], title, subtitle, [(handles, None)])
         return figure
 
