@@ -15,7 +15,7 @@ from simrl.calibration.fit import fit
 from simrl.calibration.fit_report import fit_report
 from simrl.calibration.forward_model import ForwardModel
 from simrl.calibration.spec import read_spec
-from simrl.cli.exit_code import BAD_INPUT, FAILED, INTERRUPTED, TERMINATED, Terminated
+from simrl.cli.exit_code import BAD_INPUT, FAILED, INTERRUPTED, Terminated
 from simrl.config.schema import ConfigError
 from simrl.model.engine.vllm.compilation import compile_engine
 from simrl.runs.atomic import atomic_file
@@ -70,6 +70,6 @@ def main(options: argparse.Namespace) -> int:
         return FAILED
     except KeyboardInterrupt as error:
         report("interrupted; nothing was written")
-        return TERMINATED if isinstance(error, Terminated) else INTERRUPTED
+        return error.code if isinstance(error, Terminated) else INTERRUPTED
     print_answer(text)
     return 0

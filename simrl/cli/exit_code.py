@@ -6,6 +6,7 @@ import errno
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NoReturn
 
 from hydra.errors import HydraException
@@ -15,18 +16,31 @@ from simrl.config.compose import explain
 from simrl.config.schema import ConfigError, brief
 from simrl.terminal import close_stdout, report
 
-FAILED, BAD_INPUT, INTERRUPTED, TERMINATED = 1, 2, 130, 143
-"""A run failed; bad input, and nothing was written; Ctrl-C; SIGTERM."""
+FAILED, BAD_INPUT, HUNG_UP, INTERRUPTED, TERMINATED = 1, 2, 129, 130, 143
+"""A run failed; bad input, and nothing was written; the terminal is gone (SIGHUP); Ctrl-C; SIGTERM."""
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM came: the same follows as after Ctrl-C."""
+    """SIGTERM came, or SIGHUP: the same follows as after Ctrl-C."""
+
+    code = TERMINATED
+    words = "terminated"
+
+
+class HungUp(Terminated):
+    """SIGHUP came."""
+
+    code = HUNG_UP
+    words = "hung up"
 
 
 def exit_code(action: Callable[[], int]) -> int:
     """Run a command and return its exit code; an error becomes one line on stderr."""
-    kept = signal.signal(signal.SIGTERM, _terminate)
+    kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    signal.signal(signal.SIGTERM, _terminate)
+    if kept[signal.SIGHUP] == signal.SIG_DFL:  # nohup ignores it
+        signal.signal(signal.SIGHUP, _hang_up)
     try:
         try:
             return action()
@@ -43,15 +57,21 @@ def exit_code(action: Callable[[], int]) -> int:
         hint = "make room and start again" if full else "choose another output_dir"
         report(brief(f"cannot write results: {error}; {hint}"))
         return FAILED if full else BAD_INPUT
-    except Terminated:
-        report("terminated; what is finished is kept")
-        return TERMINATED
+    except Terminated as stopped:
+        with suppress(OSError):  # of a terminal that is gone
+            report(f"{stopped.words}; what is finished is kept")
+        return stopped.code
     except KeyboardInterrupt:
         report("interrupted; what is finished is kept")
         return INTERRUPTED
     finally:
-        signal.signal(signal.SIGTERM, kept)
+        for number, handler in kept.items():
+            signal.signal(number, handler)
 
 
 def _terminate(*_: object) -> NoReturn:
     raise Terminated
+
+
+def _hang_up(*_: object) -> NoReturn:
+    raise HungUp

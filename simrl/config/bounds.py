@@ -48,7 +48,7 @@ BOUNDS = {
     "trainer.weight_sync_base_s": Bounds(0, 1e5, "s"),
     "trainer.weight_sync_bytes_per_s": Bounds(1e3, 1e18, "bytes/s"),
     "trainer.update_overhead_s": Bounds(0, 1e5, "s"),
-    "trainer.fitted_per_token_s": Bounds(0, 1, "s per token"),
+    "trainer.fitted_per_token_s": Bounds(0, 100, "s per token"),
     "trainer.fitted_per_squared_token_s": Bounds(0, 1e-3, "s per token squared"),
     "trainer.mfu": Bounds(1e-6, 1, ""),
     "trainer.pass_scale": Bounds(1e-6, 1e6, ""),

@@ -1,8 +1,8 @@
 """Kill sweeps and start them again: ``python -m tests.kills [--trials N] [KIND ...]``; not part of the default run.
 
 A kind is way-whom-signal, as multirun-worker-KILL. Each trial sends its signal at a moment of its own between the start
-and the end of a small sweep. Whatever happens, no process may be left after 10 s, no lock or half-written folder, and the
-same command again must leave the undisturbed sweep's tables byte by byte. Exit code 1 if a trial failed.
+and the end of a small sweep. Whatever happens, no process may be left after 10 s, no lock or half-written folder, and
+the same command again must leave the undisturbed sweep's tables byte by byte. Exit code 1 if a trial failed.
 """
 
 from __future__ import annotations

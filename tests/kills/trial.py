@@ -130,7 +130,8 @@ def trial(kind: Kind, number: int, folder: Path, took_s: float, reference: dict[
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         return reached, [f"hung for {HANGS_S:g} s"]
-    expected = {0, CODES[kind.number]} if kind.whom == "parent" else {0, 1}  # 0: it was at its end
+    before_python = {-kind.number} if not said else set()  # whose handlers are not there yet
+    expected = {0, CODES[kind.number]} | before_python if kind.whom == "parent" else {0, 1}  # 0: it was at its end
     if process.returncode not in expected:
         wrong.append(f"exit code {process.returncode}")
     if "Traceback" in said:
