@@ -22,8 +22,8 @@ def read_table(file: Path, columns: Sequence[str] | None = None) -> pa.Table:
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     try:
-        # not by path: one with a colon would be taken for a URI; not open(): Arrow reads Python's files in threads of its
-        # own, and one that still ends when the process does aborts it
+        # not by path: a colon would make it a URI; not by open(): a reader of it that still runs when the process ends
+        # has been seen to abort it
         with pa.OSFile(str(file)) as stream:
             return pq.ParquetFile(stream).read(None if columns is None else list(columns), use_threads=False)
     except FileNotFoundError as error:
