@@ -34,7 +34,7 @@ from tests.sabotaged_sweeps import (
 def test_an_interrupted_sweep_leaves_what_is_finished(
     tmp_path: Path, undisturbed: Path, monkeypatch: pytest.MonkeyPatch, whom: str, number: signal.Signals, code: int
 ) -> None:
-    """Ctrl-C, SIGTERM and SIGHUP keep what is finished, leave nothing half-written and no process; a second start goes on."""
+    """Ctrl-C, SIGTERM and SIGHUP keep what is finished, leave no half and no process; a second start goes on."""
     (tmp_path / "tiny.yaml").write_text(json.dumps({"seeds": MANY, "shared": TINY, "blocks": {"a": {}}}))
     with sabotage(tmp_path, "hang:4 hang:5", monkeypatch) as log:
         process = start(tmp_path, "sweep", "tiny.yaml", "workers=2")

@@ -57,7 +57,7 @@ def parsed(overrides: list[str], loader: ConfigLoader | None = None) -> list[Ove
             hint = "cannot be read; give key=value, and numbers and lists of a size that makes sense"
             raise ConfigError(key, value, hint) from error
         if not read.key_or_group:
-            raise ConfigError(str(override), "", "has no key; give key=value")
+            raise ConfigError("argument", override, "has no key; write key=value")
         found.append(read)
     return found
 
@@ -110,8 +110,6 @@ def check_choice(override: Override) -> None:
         ConfigError: for no key, a part of the configuration taken away, a group chosen twice, and no option's name.
     """
     key, value = override.key_or_group, override.value()
-    if not key:
-        raise ConfigError("argument", override.input_line, "has no key; write key=value")
     group, _, field = key.partition(".")
     if override.is_delete():
         fields = [known.name for known in dataclasses.fields(GROUPS[group])] if group in GROUPS else []

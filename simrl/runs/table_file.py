@@ -22,8 +22,8 @@ def read_table(file: Path, columns: Sequence[str] | None = None) -> pa.Table:
     import pyarrow.parquet as pq  # noqa: PLC0415
 
     try:
-        # not by path: a colon would make it a URI; not by open(): a reader of it that still runs when the process ends
-        # has been seen to abort it
+        # not by path: a colon would make it a URI; not by open(): a thread that still reads it when the process ends
+        # is suspected of aborting it (1 of 80 starts, none of 75 since)
         with pa.OSFile(str(file)) as stream:
             return pq.ParquetFile(stream).read(None if columns is None else list(columns), use_threads=False)
     except FileNotFoundError as error:

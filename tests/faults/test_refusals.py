@@ -21,7 +21,7 @@ REFUSED = [
     (38, ("+hydra.callbacks.x._target_=os.system",), "Target 'os.system' is blocklisted"),
     (39, ("workload=trace", "workload.path=~nouser/x.csv"), "workload.path=~nouser/x.csv: cannot be read"),
     (39, ("framework.admission.rule=[a]",), "framework.admission.rule=['a']: must be one of"),
-    (39, ("+=",), "+==: has no key; give key=value"),
+    (39, ("+=",), "argument=+=: has no key; write key=value"),
     (39, ("seed=" + "9" * 5000,), "seed=999"),
     (39, ("seed=" + "[" * 3000,), "seed=[[["),
     (39, ("-m", "seed=range(0,3,0)"), "seed=range(0,3,0): ends nowhere"),
