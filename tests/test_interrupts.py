@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,15 @@ from tests.sabotaged_sweeps import (
 )
 
 
+@pytest.fixture
+def hangup_heard() -> Iterator[None]:
+    """Let children hear SIGHUP, also where the tests themselves run under nohup."""
+    kept = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, kept)
+
+
+@pytest.mark.usefixtures("hangup_heard")
 @pytest.mark.parametrize(
     ("whom", "number", "code"),
     [("group", signal.SIGINT, 130), ("parent", signal.SIGTERM, 143), ("parent", signal.SIGHUP, 129)],

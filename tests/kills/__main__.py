@@ -32,6 +32,7 @@ def main() -> int:
     parser.add_argument("kinds", nargs="*", metavar="KIND", help="all if none is named")
     parser.add_argument("--trials", type=int, default=20, help="of each kind")
     arguments = parser.parse_args()
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # sweeps hear it, also where this runs under nohup
     wanted = [kind for kind in kinds() if not arguments.kinds or str(kind) in arguments.kinds]
     failures = 0
     with tempfile.TemporaryDirectory(prefix="kills-") as scratch:
