@@ -18,10 +18,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from simrl.cli.exit_code import FAILED, exit_code
+from simrl.cli.exit_code import FAILED
 from simrl.config.schema import ConfigError
-from simrl.sweep.request import KEYS, Request, carry_out, parse
+from simrl.sweep.request import Request, carry_out
 from simrl.terminal import report
+from sweeps.command_line import command
 
 GRID = Path(__file__).parent / "article.yaml"
 MOST_NAME = 80
@@ -87,11 +88,7 @@ def reproduce(request: Request) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the command line asks; return the exit code."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    if any(argument in ("-h", "--help") for argument in given):
-        print(f"{__doc__}\n{KEYS}")  # noqa: T201
-        return 0
-    return exit_code(lambda: reproduce(parse(given)))
+    return command(reproduce, str(__doc__), arguments)
 
 
 if __name__ == "__main__":

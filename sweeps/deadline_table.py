@@ -16,17 +16,18 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from simrl.cli.exit_code import FAILED, exit_code
+from simrl.cli.exit_code import FAILED
 from simrl.config.schema import ConfigError
 from simrl.runs.atomic import atomic_file
 from simrl.runs.run import Outcome
 from simrl.runs.status import SUMMARY
-from simrl.sweep.execute import run_points
-from simrl.sweep.grid import Point, expand, force, override_text, sweep_of, values_of
+from simrl.runs.table_file import read_table
+from simrl.sweep.grid import Point, Sweep, expand, override_text, sweep_of, values_of
 from simrl.sweep.paired import Pair, difference
-from simrl.sweep.request import KEYS, Request, parse
+from simrl.sweep.request import Request, asked_of, carry_out_points
 from simrl.terminal import print_answer, report
 from simrl.text_table import markdown_table
+from sweeps.command_line import command
 
 OURS, BASE = "deadline", "areal"
 STRICT = ("nemo_weight_fifo", "nemo_in_order", "psrl")
@@ -87,29 +88,28 @@ def chosen(key: str, value: Any, known: Sequence[Any] | None) -> tuple[Any, ...]
     return found
 
 
-def points_of(request: Request, splits: Sequence[str], etas: Sequence[int]) -> list[Point]:
-    """Return all runs; a point's block is its split."""
-    blocks: list[Point] = []
+def sweeps_of(request: Request, splits: Sequence[str], etas: Sequence[int]) -> dict[str, Sweep]:
+    """Return the sweep of each split."""
+    blocks = {"others": {"framework": [*STRICT, BASE]}, OURS: {"framework": OURS, **ENDLESS}}
+    found = {}
     for split in splits:
         shared = {**STEADY, **SPLITS[split], "framework.eta": list(etas)}
-        content = {
-            "seeds": list(request.seeds or range(SEEDS)),
-            "shared": shared,
-            "blocks": {"others": {"framework": [*STRICT, BASE]}, OURS: {"framework": OURS, **ENDLESS}},
-        }
-        sweep = force(sweep_of(content, "sweeps.deadline_table"), request.settings)
-        blocks += [replace(point, block=split) for point in expand(sweep)]
-    return blocks
+        content = {"seeds": SEEDS, "shared": shared, "blocks": blocks}
+        found[split] = asked_of(sweep_of(content, "sweeps.deadline_table"), request)
+    return found
+
+
+def points_of(sweeps: Mapping[str, Sweep]) -> list[Point]:
+    """Return all runs; a point's block is its split."""
+    return [replace(point, block=split) for split, sweep in sweeps.items() for point in expand(sweep)]
 
 
 def runs_of(points: Sequence[Point], outcomes: Sequence[Outcome]) -> Runs:
     """Return the summaries of the finished runs by split, eta and framework."""
-    import pyarrow.parquet as pq  # noqa: PLC0415 - workers read this file too
-
     found: dict[tuple[str, int, str], dict[int, Mapping[str, Any]]] = {}
     for point, outcome in zip(points, outcomes, strict=True):
         columns = ["run_id", "framework", "eta", "seed", *METRICS]
-        (row,) = pq.read_table(outcome.folder / SUMMARY, columns=columns).to_pylist()
+        (row,) = read_table(outcome.folder / SUMMARY, columns).to_pylist()
         found.setdefault((point.block, row["eta"], row["framework"]), {})[row["seed"]] = row
     return {key: tuple(row for _, row in sorted(rows.items())) for key, rows in found.items()}
 
@@ -203,24 +203,14 @@ def compute(request: Request) -> int:
     if splits != tuple(SPLITS) or etas != ETAS or settings:  # a part, or other settings, leaves the whole alone
         name += "-" + "-".join([*splits, *(f"eta{eta}" for eta in etas), *(["set"] if settings else [])])
     folder = request.output_dir / "sweeps" / name
-    points = points_of(request, splits, etas)
+    sweeps = sweeps_of(request, splits, etas)
+    points = points_of(sweeps)
     report(f"{', '.join(splits)}: {len(points)} runs")
-    outcomes = run_points(
-        points,
-        request.output_dir,
-        workers=request.workers,
-        resume=request.resume,
-        backend=request.backend,
-        sweep_folder=folder,
-        ray_address=request.ray_address,
-    )
-    if not all(outcome.state == "ok" for outcome in outcomes):
-        for outcome in outcomes:
-            if outcome.state == "failed":
-                report(f"failed: {outcome.run_id}: {outcome.error}")
-        report(f"{sum(outcome.state != 'ok' for outcome in outcomes)} runs did not finish; start again")
+    carried = carry_out_points(sweeps[splits[0]], points, request, folder)
+    if not carried.all_ok:
+        report("not every run finished; start again")
         return FAILED
-    found = places(runs_of(points, outcomes), request)
+    found = places(runs_of(points, carried.outcomes), request)
     text = table(found)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "deadline.md").write_text(text + "\n")
@@ -231,11 +221,8 @@ def compute(request: Request) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the command line asks; return the exit code."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    if any(argument in ("-h", "--help") for argument in given):
-        print_answer(f"{__doc__}\nsplits=[2+6,4+4]     which splits; default all three\netas=1..3\n{KEYS}")
-        return 0
-    return exit_code(lambda: compute(parse(given)))
+    keys = "splits=[2+6,4+4]     which splits; default all three\netas=1..3"
+    return command(compute, f"{__doc__}\n{keys}", arguments)
 
 
 if __name__ == "__main__":

@@ -14,13 +14,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from simrl.cli.exit_code import FAILED, exit_code
+from simrl.cli.exit_code import FAILED
 from simrl.config.schema import ConfigError
-from simrl.sweep.execute import run_points
 from simrl.sweep.grid import expand
-from simrl.sweep.request import KEYS, Request, parse, requested
+from simrl.sweep.request import Request, carry_out_points, requested
 from simrl.terminal import print_answer, report
 from simrl.text_table import markdown_table
+from sweeps.command_line import command
 
 if TYPE_CHECKING:
     from sweeps.standings import Standing
@@ -102,20 +102,11 @@ def compute(request: Request) -> int:
         sweep = requested(GRID, asked)
         points = expand(sweep)
         report(f"{variant}: {len(points)} runs")
-        outcomes = run_points(
-            points,
-            request.output_dir,
-            workers=request.workers,
-            resume=request.resume,
-            limits=sweep.limits,
-            backend=request.backend,
-            sweep_folder=folder / slug(variant),
-            ray_address=request.ray_address,
-        )
-        if not all(outcome.state == "ok" for outcome in outcomes):
-            report(f"{variant}: {sum(outcome.state != 'ok' for outcome in outcomes)} runs did not finish; start again")
+        carried = carry_out_points(sweep, points, asked, folder / slug(variant))
+        if not carried.all_ok:
+            report(f"{variant}: not every run finished; start again")
             return FAILED
-        loads = loads_of(article_tables(points, outcomes, folder / slug(variant), request.output_dir / "runs"))
+        loads = loads_of(article_tables(points, carried.outcomes, folder / slug(variant), request.output_dir / "runs"))
         conclusions[variant] = conclusions_table(loads).to_dict("records")
         found[variant] = standings(loads)
     tables = [f"{name}:\n\n{standings_table(found[name])}" for name in STEADY_ONES]
@@ -128,11 +119,7 @@ def compute(request: Request) -> int:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Do what the command line asks; return the exit code."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    if any(argument in ("-h", "--help") for argument in given):
-        print_answer(f"{__doc__}\n{KEYS}")
-        return 0
-    return exit_code(lambda: compute(parse(given)))
+    return command(compute, str(__doc__), arguments)
 
 
 if __name__ == "__main__":

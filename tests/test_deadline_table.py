@@ -22,6 +22,7 @@ from sweeps.deadline_table import (
     main,
     places,
     points_of,
+    sweeps_of,
     table,
 )
 from tests.conftest import compose_config
@@ -66,7 +67,7 @@ def test_a_row_ends_with_the_command_that_computes_it() -> None:
 @pytest.mark.parametrize("split", SPLITS)
 def test_a_split_is_run_in_steady_state_on_all_gpus(split: str) -> None:
     """40 versions of which the last 30 are measured; weights are loaded by abort; deadline has no last-step rule."""
-    points = points_of(Request(), [split], ETAS)
+    points = points_of(sweeps_of(Request(), [split], ETAS))
     assert len(points) == 8 * 3 * 5
     for framework in (*STRICT, BASE, OURS):
         of = next(point for point in points if f"framework={framework}" in point.overrides)

@@ -89,7 +89,12 @@ def requested(file: str | Path, request: Request) -> Sweep:
     Raises:
         ConfigError: if the file holds no sweep, or the request does not fit.
     """
-    sweep = force(load_sweep(file), request.settings)
+    return asked_of(load_sweep(file), request)
+
+
+def asked_of(sweep: Sweep, request: Request) -> Sweep:
+    """Return *sweep* with the settings, seeds and limits of *request*."""
+    sweep = force(sweep, request.settings)
     seeds = sweep.seeds if request.seeds is None else request.seeds
     return replace(sweep, seeds=seeds, limits=replace(sweep.limits, **request.limits))
 
@@ -126,7 +131,24 @@ def carry_out(file: str, request: Request) -> Carried:
         ConfigError: before anything runs, for a request that cannot be met.
     """
     sweep = requested(file, request)
-    points = expand(sweep)
+    return carry_out_points(sweep, expand(sweep), request, request.output_dir / "sweeps" / Path(file).stem, file)
+
+
+def carry_out_points(
+    sweep: Sweep, points: Sequence[Point], request: Request, folder: Path, file: str = "sweep"
+) -> Carried:
+    """Run points that were not run before, and report what failed.
+
+    Args:
+        sweep: what they are of; its limits hold for every run.
+        points: what to run.
+        request: where and how.
+        folder: the sweep's.
+        file: the sweep's file, if it has one.
+
+    Raises:
+        ConfigError: before anything runs, for a request that cannot be met.
+    """
     outcomes = run_points(
         points,
         request.output_dir,
@@ -135,7 +157,7 @@ def carry_out(file: str, request: Request) -> Carried:
         resume=request.resume,
         limits=sweep.limits,
         backend=request.backend,
-        sweep_folder=request.output_dir / "sweeps" / Path(file).stem,
+        sweep_folder=folder,
         ray_address=request.ray_address,
     )
     carried = Carried(sweep, points, outcomes)
