@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from hydra.version import VersionBase
 from omegaconf.errors import OmegaConfBaseException
 
 from simrl.config.compose import compose_point, explain, refusal_of, search_path, typed
 from simrl.config.option_folders import config_folder
-from simrl.config.overrides import points_of
+from simrl.config.overrides import parsed, points_of
 from simrl.config.schema import OUTPUT_KEYS, ConfigError, SimulationConfig, at_least
 from simrl.model.engine.vllm.compilation import compile_engine
 from simrl.model.records import Records
@@ -217,7 +216,7 @@ def load_config(overrides: Sequence[str] = (), *, config_dir: str | Path | None 
     """
     with _composing(overrides):
         _refuse(overrides, "simrl.simulate")
-        for override in OverridesParser.create().parse_overrides(list(overrides)):
+        for override in parsed(list(overrides)):
             if override.is_sweep_override():
                 key, _, values = str(override.input_line).partition("=")
                 raise ConfigError(key, values, "is a list; simrl.sweep runs one simulation for each value")

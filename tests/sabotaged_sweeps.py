@@ -118,6 +118,19 @@ def interrupt(process: subprocess.Popen[str], log: Path, whom: str, number: sign
     (os.killpg if whom == "group" else os.kill)(process.pid, number)
 
 
+def processes_with(variable: str) -> dict[int, str]:
+    """Return process id -> command line of the processes that have *variable* (``NAME=value``) in their environment.
+
+    So a program's descendants are found, however they were started.
+    """
+    found = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it ended meanwhile, or is another user's
+            if variable.encode() in (entry / "environ").read_bytes().split(b"\0"):
+                found[int(entry.name)] = (entry / "cmdline").read_text().replace("\0", " ")
+    return found
+
+
 def workers_of(process: subprocess.Popen[str]) -> list[str]:
     """Return the command lines of what is left of a process group, once Python's own trackers have had time to end."""
     left: list[str] = []

@@ -13,7 +13,8 @@ import pytest
 
 from simrl.config.schema import ConfigError
 from simrl.sweep.grid import expand, force, load_sweep
-from sweeps.article import GRID, folder_name, main, parse
+from simrl.sweep.request import parse
+from sweeps.article import GRID, folder_name, main
 from sweeps.collection import article_tables
 from sweeps.comparison import compare, judge, tally
 from sweeps.comparison_summary import summary_text

@@ -26,6 +26,7 @@ from simrl.sweep.executors.ray_cluster import connect, seen
 from simrl.sweep.grid import Point
 from simrl.sweep.preflight import check_launcher
 from tests.conftest import compose_config
+from tests.sabotaged_sweeps import processes_with
 
 ROOT = Path(__file__).parent.parent
 TINY = ("versions=1", "groups_per_batch=2", "group_size=2")
@@ -54,18 +55,6 @@ def ours(**more: str) -> dict[str, str]:
 def parquet_bytes(folder: Path) -> dict[str, bytes]:
     """Return every Parquet file below a folder, by its path there."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.parquet")}
-
-
-def processes_with(variable: str) -> list[int]:
-    """Return the processes whose environment holds *variable*: a program's descendants, however they were started."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and variable.encode() in (entry / "environ").read_bytes().split(b"\0"):
-                found.append(int(entry.name))
-        except OSError:  # it ended meanwhile, or is not ours
-            continue
-    return found
 
 
 def await_end(ray_folder: str) -> None:

@@ -22,14 +22,14 @@ def finish(sweep: Started) -> None:
     sweep.progress.end()
     config = sweep.config
     places = own_places(config.hydra)
-    folder = Path(config.hydra.sweep.dir)
+    folder, output = Path(config.hydra.sweep.dir), output_folder("output_dir", config.output_dir)
     left = [number for number in range(len(sweep.points)) if not link_path(folder, number).is_symlink()]
     report(f"a worker process died; the {len(left)} runs that are left go on without it")
     if not stop_mark(folder).exists():
         n_jobs = config.hydra.launcher.n_jobs
         outcomes = run_points(
             [Point("sweep", (*places, *sweep.points[number])) for number in left],
-            output_folder("output_dir", config.output_dir),
+            output,
             workers=n_jobs if n_jobs > 0 else None,
             resume=config.resume,
             limits=limits_of(config),
@@ -37,9 +37,7 @@ def finish(sweep: Started) -> None:
         for number, outcome in zip(left, outcomes, strict=True):
             if outcome.state != NOT_STARTED:
                 link_run(folder, number, outcome.folder)
-    release_dead(
-        output_folder("output_dir", config.output_dir) / "runs"
-    )  # of a worker that died, or was ended, between its last two steps
+    release_dead(output / "runs")  # of a worker that died, or was ended, between its last two steps
     SweepReport().on_multirun_end(config)
 
 

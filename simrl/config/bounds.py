@@ -97,10 +97,9 @@ def check_bounds(config: Any) -> None:
         product = f"(versions {config.versions} + eta {ahead}) x {config.groups_per_batch} x {config.group_size}"
         hint = f"asks for {product} = {trajectories:,} trajectories; a run takes {MOST_TRAJECTORIES:,} at most"
         largest = max(("versions", "groups_per_batch", "group_size"), key=lambda name: getattr(config, name))
-        key, value = (
-            (largest, getattr(config, largest)) if getattr(config, largest) > ahead else ("framework.eta", ahead)
-        )
-        raise ConfigError(key, value, hint)
+        if ahead >= getattr(config, largest):
+            raise ConfigError("framework.eta", ahead, hint)
+        raise ConfigError(largest, getattr(config, largest), hint)
 
 
 def _whole_numbers(part: Any, path: str = "") -> Iterator[tuple[str, int]]:

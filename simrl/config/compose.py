@@ -12,7 +12,6 @@ from typing import Any
 
 from hydra import compose
 from hydra.core.config_store import ConfigStore
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import MissingConfigException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import (
@@ -25,7 +24,7 @@ from simrl.config import hugging_face
 from simrl.config.composition import Composition, Compositions
 from simrl.config.knobs import framework_of, knob_names
 from simrl.config.option_folders import config_folder
-from simrl.config.overrides import check_choice, is_group_choice, raw_value, reason_of, set_value
+from simrl.config.overrides import check_choice, is_group_choice, parsed, raw_value, reason_of, set_value
 from simrl.config.parameters import parameters_of
 from simrl.config.schema import (
     GROUPS,
@@ -242,7 +241,7 @@ def compose_point(overrides: list[str], compositions: Compositions) -> DictConfi
     if chosen not in compositions:
         compositions[chosen] = Composition(_compose_choices(list(chosen)))
     config = compositions[chosen].copy()
-    for override in OverridesParser.create().parse_overrides(values):
+    for override in parsed(values):
         set_value(config, override)
     return config
 
@@ -253,7 +252,7 @@ def _compose_choices(chosen: list[str]) -> DictConfig:
     Raises:
         ConfigError: for a choice no run can have, and a file that is not valid YAML.
     """
-    for override in OverridesParser.create().parse_overrides(chosen):
+    for override in parsed(chosen):
         check_choice(override)
     try:
         return compose("config", overrides=chosen)

@@ -99,7 +99,11 @@ def _values_in(override: Override) -> int:
 
 def given_values(overrides: list[str]) -> dict[str, Any]:
     """Return key -> value of the overrides that are single values; the last one wins, as in Hydra."""
-    read = parsed(overrides)
+    return values_of(parsed(overrides))
+
+
+def values_of(read: list[Override]) -> dict[str, Any]:
+    """Return the same of overrides that are read."""
     return {override.key_or_group: override.value() for override in read if not override.is_sweep_override()}
 
 
@@ -107,7 +111,7 @@ def check_choice(override: Override) -> None:
     """Refuse a choice that Hydra would end on without a word for people.
 
     Raises:
-        ConfigError: for no key, a part of the configuration taken away, a group chosen twice, and no option's name.
+        ConfigError: for a part of the configuration taken away, a group chosen twice, and what is no option's name.
     """
     key, value = override.key_or_group, override.value()
     group, _, field = key.partition(".")

@@ -6,7 +6,7 @@ from simrl.config.schema import ConfigError, SimulationConfig
 from simrl.model.control.admission import check_supply
 from simrl.model.control.controllers import controller_class
 from simrl.model.control.rules import compose_rules
-from simrl.model.cost.iteration_table import iteration_s, iteration_table
+from simrl.model.cost.iteration_table import IterationTable, iteration_s, iteration_table
 from simrl.model.cost.memory import kv_blocks
 from simrl.model.cost.parallel_layout import (
     check_rollout_layout,
@@ -71,10 +71,9 @@ def check_model_len(config: SimulationConfig, workload: Workload) -> int:
     return longest
 
 
-def check_times(config: SimulationConfig, longest_tokens: int) -> None:
+def check_times(config: SimulationConfig, longest_tokens: int, times: IterationTable) -> None:
     """Raise ConfigError if an engine's iteration has no time, or one so long that the clock could overflow."""
     rollout = config.rollout
-    times = iteration_table(config.hardware, config.model, rollout)
     pool_tokens = kv_blocks(config.hardware, config.model, rollout) * rollout.block_size
     pool_tokens = min(pool_tokens, rollout.max_num_seqs * longest_tokens)
     decode_s = longest_tokens * iteration_s(times, rollout.max_num_seqs, pool_tokens)
@@ -111,9 +110,10 @@ def check(config: SimulationConfig, workload: Workload) -> None:
     check_gpus(config)
     check_engine(config.rollout.engine)
     longest_tokens = check_model_len(config, workload)
-    check_times(config, longest_tokens)
+    times = iteration_table(config.hardware, config.model, config.rollout)
+    check_times(config, longest_tokens, times)
     check_layouts(config, longest_tokens)
-    check_extent(config, longest_tokens)
+    check_extent(config, longest_tokens, times)
     if config.framework.controller is None:
         check_supply(compose_rules(config.framework).admission, config.versions, config.groups_per_batch)
     else:  # a user's own, which need not have rules

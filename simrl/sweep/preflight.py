@@ -7,10 +7,11 @@ from importlib.util import find_spec
 from shutil import which
 from typing import Any
 
+from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 
 from simrl.config.compose import compose_point
-from simrl.config.overrides import given_values, parsed, points_of
+from simrl.config.overrides import parsed, points_of, values_of
 from simrl.config.ranges import at_least
 from simrl.config.schema import ConfigError
 from simrl.runs.limits import limits_of
@@ -80,12 +81,13 @@ def check_folders(overrides: list[str]) -> None:
     Raises:
         ConfigError: for what Hydra allows and would cost all runs after they were computed.
     """
-    given = given_values(overrides)
+    read = parsed(overrides)
+    given = values_of(read)
     if given.get(CHDIR):
         raise ConfigError(CHDIR, given[CHDIR], "must be false; each run has a folder of its own without it")
     if given.get(SUBDIR, ".") != ".":
         raise ConfigError(SUBDIR, given[SUBDIR], "must be . ; the sweep's folder holds a link to each run, by number")
-    for override in parsed(overrides):
+    for override in read:
         if override.is_sweep_override() and f"${{{override.key_or_group}}}" in str(given.get(SWEEP_DIR)):
             raise ConfigError(
                 SWEEP_DIR, given[SWEEP_DIR], "must be one folder; each run has one of its own in output_dir"
@@ -121,18 +123,21 @@ SETTINGS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
 """Of hydra.launcher: what fits, and what to do if it does not."""
 
 
-def check_hydras_own(overrides: list[str]) -> None:
+def check_hydras_own(read: list[Override], given: dict[str, Any]) -> None:
     """Check settings of Hydra's sweeper and launcher at which they would break, or which they ignore.
+
+    Args:
+        read: all overrides.
+        given: key -> value of those that are single values.
 
     Raises:
         ConfigError: for the first of them.
     """
-    for override in parsed(overrides):
+    for override in read:
         if override.is_sweep_override() and str(override.key_or_group).startswith("hydra."):
             key, _, values = str(override.input_line).partition("=")
             hint = f"is Hydra's own and cannot be swept; quote a value with commas: {key}=\"'...'\""
             raise ConfigError(key, values, hint)
-    given = given_values(overrides)
     for name, fits, hint in SETTINGS:
         key = f"{LAUNCHER}.{name}"
         if key in given and not fits(given[key]):
@@ -148,8 +153,9 @@ def check_launcher(overrides: list[str]) -> None:
         ConfigError: for what Hydra breaks at or ignores, 0 processes, a sweep's folder that can be none, a plugin that
             is not installed, or no Slurm.
     """
-    check_hydras_own(overrides)
-    given = given_values(overrides)
+    read = parsed(overrides)
+    given = values_of(read)
+    check_hydras_own(read, given)
     if N_JOBS in given and given[N_JOBS] == 0:
         raise ConfigError(N_JOBS, 0, "must be 1 or more, or -1 for one process a core")
     if SWEEP_DIR in given:

@@ -12,7 +12,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.sabotaged_sweeps import half_written
+from tests.sabotaged_sweeps import half_written, processes_with
 
 ROOT = Path(__file__).parents[2]
 SIZES = {"versions": 2, "groups_per_batch": 4, "group_size": 4}
@@ -47,18 +47,6 @@ class Kind:
     def __str__(self) -> str:
         """Return its name on the command line."""
         return f"{self.way}-{self.whom}-{self.number.name[3:]}"
-
-
-def marked(marker: str) -> dict[int, str]:
-    """Return process id -> command line of the processes that have *marker* in their environment."""
-    found = {}
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and marker.encode() in (entry / "environ").read_bytes().split(b"\0"):
-                found[int(entry.name)] = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-        except OSError:  # it ended meanwhile, or is another user's
-            continue
-    return found
 
 
 def started(way: str, folder: Path, marker: str) -> subprocess.Popen[str]:
@@ -96,7 +84,7 @@ def disturb(kind: Kind, process: subprocess.Popen[str], marker: str, chance: ran
         else:
             process.send_signal(kind.number)
         return True
-    workers = [pid for pid, line in sorted(marked(marker).items()) if any(sign in line for sign in WORKERS)]
+    workers = [pid for pid, line in sorted(processes_with(marker).items()) if any(sign in line for sign in WORKERS)]
     if not workers:
         return False
     try:
@@ -137,7 +125,7 @@ def trial(kind: Kind, number: int, folder: Path, took_s: float, reference: dict[
     if "Traceback" in said:
         wrong.append(f"a traceback: {said[-300:]}")
     deadline_s = time.monotonic() + ORPHANS_END_S
-    while (left := marked(marker)) and time.monotonic() < deadline_s:
+    while (left := processes_with(marker)) and time.monotonic() < deadline_s:
         time.sleep(0.1)
     if left:
         wrong.append(f"orphans: {left}")

@@ -253,14 +253,14 @@ def _refuse_partial_groups(members: dict[object, list[int]], path: str, group_si
         return
     sizes = Counter(len(indices) for indices in members.values())
     key, count = partial[0]
-    hint = (
-        f"if one group has {count} trajectories set group_size={count}; if its rows are {count // group_size} epochs of"
-        f" {group_size}, name each epoch's group by an id of its own, as {reprlib.repr(key)}-1"
-        if len(sizes) == 1 and count % group_size == 0
-        else f"set group_size={count} or fix the trace"
-        if len(sizes) == 1
-        else f"fix the trace, or set group_size={sizes.most_common(1)[0][0]} and remove the groups of other sizes"
-    )
+    if len(sizes) > 1:
+        hint = f"fix the trace, or set group_size={sizes.most_common(1)[0][0]} and remove the groups of other sizes"
+    elif count % group_size:
+        hint = f"set group_size={count} or fix the trace"
+    else:
+        epochs = f"{count // group_size} epochs of {group_size}"
+        hint = f"if one group has {count} trajectories set group_size={count}; if its rows are {epochs}, name each"
+        hint += f" epoch's group by an id of its own, as {reprlib.repr(key)}-1"
     raise ConfigError(
         "group_size",
         group_size,
