@@ -25,7 +25,7 @@ from simrl.config import hugging_face
 from simrl.config.composition import Composition, Compositions
 from simrl.config.knobs import framework_of, knob_names
 from simrl.config.option_folders import config_folder
-from simrl.config.overrides import check_choice, is_group_choice, raw_value, reason_of, set_value
+from simrl.config.overrides import check_choice, is_group_choice, measured_entry, raw_value, reason_of, set_value
 from simrl.config.parameters import parameters_of
 from simrl.config.schema import (
     GROUPS,
@@ -238,7 +238,7 @@ def compose_point(overrides: list[str], compositions: Compositions) -> DictConfi
     Raises:
         ConfigError: for an override no run can have.
     """
-    chosen, values = split(overrides)
+    chosen, values = split(map(measured_entry, overrides))
     if chosen not in compositions:
         compositions[chosen] = Composition(_compose_choices(list(chosen)))
     config = compositions[chosen].copy()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+import re
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from simrl.config.option_folders import option_folder
 from simrl.config.ranges import check_count
 from simrl.config.schema import CHOICES, GROUPS, TOP_KEYS, ConfigError
 
+ENTRY = re.compile(r"\+\+?hardware\.measured\.(\w+)=(\{.*\})", re.DOTALL)
+"""Adds what was measured for another model."""
 LONGEST_NAME = 255
 """Characters of a file's name, as file systems have it."""
 
@@ -38,6 +41,12 @@ def is_group_choice(override: str) -> bool:
     if key in GROUPS and value.lstrip().startswith("{"):
         return False  # sets values
     return override[:1] in ("+", "~") or "/" in key or "@" in key or key in CHOICES or key.startswith("hydra.")
+
+
+def measured_entry(override: str) -> str:
+    """Return an override that adds an entry to ``hardware.measured`` as one that OmegaConf knows the type of."""
+    match = ENTRY.fullmatch(override)
+    return override if match is None else f"+hardware.measured={{{match[1]}:{match[2]}}}"
 
 
 def parsed(overrides: list[str], loader: ConfigLoader | None = None) -> list[Override]:
@@ -168,7 +177,7 @@ def reason_of(error: OmegaConfBaseException) -> str:
     """Return OmegaConf's reason, and what to do about it."""
     hint = "name a key that exists" if isinstance(error, InterpolationResolutionError) else "give a value of that type"
     if str(error.full_key).startswith("measured."):
-        hint = "a new entry is written +hardware.measured={NAME: {...}}"
+        hint = "a new entry is written +hardware.measured.NAME={...}"
     return f"{str(error.msg or error).splitlines()[0]}; {hint}"
 
 
