@@ -24,7 +24,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from simrl.config.compose import compose_point, explain, refusal_of, search_path, typed
 from simrl.config.option_folders import config_folder
-from simrl.config.overrides import points_of
+from simrl.config.overrides import SWEEP_KEYS, points_of
 from simrl.config.schema import OUTPUT_KEYS, ConfigError, SimulationConfig, at_least
 from simrl.model.engine.vllm.compilation import compile_engine
 from simrl.model.records import Records
@@ -370,7 +370,7 @@ def _refuse(overrides: Sequence[str], function: str) -> None:
         key, equals, value = override.partition("=")
         if not equals and not key.startswith("~"):
             raise ConfigError("overrides", override, "must be key=value")
-        if key.partition(".")[0] in OUTPUT_KEYS:
+        if key.partition(".")[0] in (*OUTPUT_KEYS, *SWEEP_KEYS):
             raise ConfigError(key, value, f"is no part of a simulation; {function} has arguments for it")
 
 

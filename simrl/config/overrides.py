@@ -29,6 +29,10 @@ from simrl.config.schema import CHOICES, GROUPS, TOP_KEYS, ConfigError
 
 ENTRY = re.compile(r"\+\+?hardware\.measured\.(\w+)=(\{.*\})", re.DOTALL)
 """Adds what was measured for another model."""
+SWEEP_KEYS = ("infeasible",)
+"""What only a sweep has: no schema of a run knows it."""
+KEYS = (*TOP_KEYS, *SWEEP_KEYS)
+"""The top level of a configuration."""
 LONGEST_NAME = 255
 """Characters of a file's name, as file systems have it."""
 
@@ -122,7 +126,7 @@ def check_choice(override: Override) -> None:
     group, _, field = key.partition(".")
     if override.is_delete():
         fields = [known.name for known in dataclasses.fields(GROUPS[group])] if group in GROUPS else []
-        if key in TOP_KEYS or field in fields:
+        if key in KEYS or field in fields:
             raise ConfigError("argument", f"~{key}", f"a run needs {key}; give it another value instead")
         if value is not None and not isinstance(value, str):
             raise _refusal(override, f"is no option's name; to take {key} away write ~{key}")

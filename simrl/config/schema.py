@@ -116,7 +116,7 @@ GROUPS: dict[str, type[Any]] = {
 }
 CHOICES = (*GROUPS, "experiment")
 """What options can be chosen of: the groups, and settings of the whole configuration that belong together."""
-OUTPUT_KEYS = ("output_dir", "resume", "run", "fail_fast", "infeasible")
+OUTPUT_KEYS = ("output_dir", "resume", "run", "fail_fast")
 """What a run's result does not depend on, and so its identity neither."""
 RUN_KEYS = ("seed", "versions", "groups_per_batch", "group_size", "measure_from", "measure_to")
 TOP_KEYS = (*GROUPS, *RUN_KEYS, *OUTPUT_KEYS)

@@ -25,6 +25,7 @@ from typing import Any
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from simrl.config.overrides import SWEEP_KEYS
 from simrl.config.ranges import check_count
 from simrl.config.schema import OUTPUT_KEYS, ConfigError
 from simrl.config.yaml_file import load_yaml
@@ -122,7 +123,7 @@ def _check_block(name: str, block: Any, file: str) -> None:
         raise ConfigError(f"{file}: {name}", block, "must be a mapping of override key to value, list or range")
     for key in block:
         top = str(key).partition(".")[0]
-        if top in OUTPUT_KEYS:
+        if top in (*OUTPUT_KEYS, *SWEEP_KEYS):
             top_level = "state it for the whole sweep, at the top of the file"
             hint = top_level if top in KEYS else f"give it on the command line: {key}=..."
             raise ConfigError(f"{file}: {name}.{key}", block[key], f"does not belong to a run; {hint}")
@@ -138,7 +139,7 @@ def check_setting(where: str, key: str, value: Any) -> None:
     plain = key.lstrip("+~")
     if (plain.startswith(("hydra.", "hydra/")) or plain == "hydra") and plain != SEARCH_PATH:
         raise ConfigError(where, value, f"is for simrl -m; of Hydra's own keys a sweep takes {SEARCH_PATH} only")
-    if plain.partition(".")[0] in OUTPUT_KEYS:
+    if plain.partition(".")[0] in (*OUTPUT_KEYS, *SWEEP_KEYS):
         raise ConfigError(where, value, f"no such key; how runs are carried out: {', '.join(FIELDS)}")
 
 
