@@ -23,7 +23,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from simrl.config.compose import compose_point, explain, refusal_of, search_path, typed
 from simrl.config.option_folders import config_folder
-from simrl.config.overrides import parsed, points_of
+from simrl.config.overrides import SWEEP_KEYS, parsed, points_of
 from simrl.config.schema import OUTPUT_KEYS, ConfigError, SimulationConfig, at_least
 from simrl.model.engine.vllm.compilation import compile_engine
 from simrl.model.records import Records
@@ -41,6 +41,7 @@ from simrl.sweep.execute import run_points
 from simrl.sweep.executors.job import Job, compute
 from simrl.sweep.folder import SweepFolder, read_folder
 from simrl.sweep.grid import Point, expand, load_sweep, seeds_of, sweep_of
+from simrl.sweep.left_out import read_left_out
 from simrl.sweep.paired import value_text
 from simrl.sweep.run_state import state_of
 from simrl.sweep.seeds import seeds_table
@@ -149,6 +150,9 @@ class SweepResult:
         """The runs that are there, in the order of the sweep; each is read when it is asked for something."""
         self.failures = {name: run.error or run.state for name, run in states.items() if run.state != "ok"}
         """Run id -> why it is not there: the error it ended with, or that it is missing or still running."""
+        left_out = read_left_out(sweep_folder.folder)
+        self.left_out = {" ".join(point.overrides): point.reason for point in left_out}
+        """Overrides -> why they cannot be simulated, of points that were skipped."""
 
     @cached_property
     def rows(self) -> pd.DataFrame:
@@ -272,6 +276,7 @@ def sweep(
     timeout_s: float | None = None,
     retries: int = 0,
     fail_fast: bool = False,
+    infeasible: str = "refuse",
     config_dir: str | Path | None = None,
 ) -> SweepResult:
     """Run every point of a sweep that was not run before, in worker processes.
@@ -294,14 +299,15 @@ def sweep(
         timeout_s: longest time of one try of a run, s; by default the file's, or none.
         retries: how often a failed run is tried again, if the file does not say.
         fail_fast: start no further run once one has failed.
+        infeasible: ``skip`` leaves out points that cannot be simulated; ``left_out`` of the result says which.
         config_dir: a folder of your own options, with a folder for each group.
 
     Raises:
-        ConfigError: before anything runs, for the first point that cannot be simulated.
+        ConfigError: before anything runs, for the first point that cannot be simulated, unless such are skipped.
     """
     output = output_folder("output_dir", output_dir)
     at_least("workers", workers, 1)
-    limits = Limits(timeout_s, retries, fail_fast)
+    limits = Limits(timeout_s, retries, fail_fast, infeasible)
     with _composing(what):
         if isinstance(what, Mapping | str | Path):
             asked = load_sweep(what) if isinstance(what, str | Path) else sweep_of(dict(what), "sweep")
@@ -363,7 +369,7 @@ def _refuse(overrides: Sequence[str], function: str) -> None:
         key, equals, value = override.partition("=")
         if not equals and not key.startswith("~"):
             raise ConfigError("overrides", override, "must be key=value")
-        if key.partition(".")[0] in OUTPUT_KEYS:
+        if key.partition(".")[0] in (*OUTPUT_KEYS, *SWEEP_KEYS):
             raise ConfigError(key, value, f"is no part of a simulation; {function} has arguments for it")
 
 

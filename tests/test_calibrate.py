@@ -193,10 +193,11 @@ def test_workers_change_no_byte_and_progress_is_reported(tmp_path: Path, here: l
     assert "3 of 3 runs (round 1, steps) in" in done.stderr
     assert done.stdout.startswith("# Calibration")
     alone, together = (
-        {file.name: file.read_bytes() for file in (tmp_path / name).iterdir()} for name in ("out", "two")
+        {file.name: file.read_bytes() for file in (tmp_path / name).rglob("*.*")} for name in ("out", "two")
     )
     assert alone == together
-    assert set(alone) == {"report.md", "values.json"}
+    assert set(alone) == {"report.md", "values.json", "calibrated.yaml"}
+    assert f"--config-dir {tmp_path}/two/options experiment=calibrated" in done.stdout
     assert here
 
 

@@ -178,7 +178,7 @@ ODD = [
         ("model=qwen3_4b", "rollout.costs.decode_base_s=0.02"),
         "rollout.costs.decode_floor_s=null: goes with decode_base_s and decode_per_request_s; give all three",
     ),
-    (("+hardware.measured.m={decode_floor_s: 1}",), "+hardware.measured.m={decode_floor_s: 1}: "),
+    (("+hardware.measured.m={decode_floor: 1}",), "+hardware.measured={m:{decode_floor: 1}}: no such key; nearest: "),
     (
         ("hardware.memory_bandwidth_bytes_per_s=4", "model=qwen3_4b"),
         "hardware.memory_bandwidth_bytes_per_s=4.0: must be 1e+08 bytes/s or more",

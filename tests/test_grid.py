@@ -87,7 +87,7 @@ def test_a_nested_list_is_one_value() -> None:
     [
         ("text", ("bad.yaml", "mapping")),
         ({"blocks": {}}, ("bad.yaml: blocks", "at least one block")),
-        ({"blocks": {"a": {}}, "seed": 3}, ("bad.yaml: seed=3", "seeds, run, fail_fast, shared, blocks")),
+        ({"blocks": {"a": {}}, "seed": 3}, ("bad.yaml: seed=3", "seeds, run, fail_fast, infeasible, shared, blocks")),
         ({"blocks": {"a": [1]}}, ("bad.yaml: blocks.a", "mapping")),
         ({"blocks": {"a": {"framework.eta": []}}}, ("bad.yaml: blocks.a.framework.eta", "at least one value")),
         ({"blocks": {"a": {"framework.eta": "5..1"}}}, ("bad.yaml: blocks.a.framework.eta=5..1", "write 1..5")),

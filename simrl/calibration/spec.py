@@ -12,6 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from simrl.calibration.targets import Target, measured_targets, reference_targets
 from simrl.config.schema import ConfigError
+from simrl.config.yaml_file import load_yaml
 from simrl.config.yaml_text import UNREADABLE
 
 KEYS = ("parameters", "point", "reference", "fit_on", "measured", "hold_out_every", "seeds", "rounds")
@@ -90,7 +91,7 @@ def read_spec(path: Path) -> Spec:
 
 def _content(path: Path) -> dict[Any, Any]:
     try:
-        content = OmegaConf.to_container(OmegaConf.load(path))
+        content = OmegaConf.to_container(load_yaml(path))
     except OSError as error:
         raise ConfigError("spec", path, f"cannot be read ({error.strerror or error})") from error
     except (*UNREADABLE, OmegaConfBaseException) as error:

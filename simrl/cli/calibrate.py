@@ -1,7 +1,8 @@
 """Fit named parameters to a reference table or to a measured run: ``simrl calibrate SPEC.yaml``.
 
 The specification (see sweeps/calibration.yaml and docs/calibration.md) names parameters with bounds, targets, and what
-is held out. report.md and values.json go to the output folder when the fit is done, and not before.
+is held out. report.md, values.json and an option file of the values go to the output folder when the fit is done, and
+not before.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from simrl.calibration.fit import fit
 from simrl.calibration.fit_report import fit_report
+from simrl.calibration.fitted_option import OPTION, OPTIONS, option_file, usage
 from simrl.calibration.forward_model import ForwardModel
 from simrl.calibration.spec import read_spec
 from simrl.cli.exit_code import BAD_INPUT, FAILED, INTERRUPTED, Terminated
@@ -25,7 +27,7 @@ from simrl.terminal import print_answer, report
 
 
 def calibrate(spec_file: Path, output: Path, workers: int) -> str:
-    """Fit what a specification asks for; write the report and the values to *output* and return the report.
+    """Fit what a specification asks for, write report and values to *output*; return the report and how to use them.
 
     Raises:
         ConfigError: before anything runs, for a specification that cannot be met.
@@ -38,11 +40,15 @@ def calibrate(spec_file: Path, output: Path, workers: int) -> str:
         compile_engine(report)
         fitted = fit(model, report)
     text = fit_report(fitted)
-    contents = {"report.md": text, "values.json": json.dumps(fitted.values, indent=2) + "\n"}
+    contents = {
+        "report.md": text,
+        "values.json": json.dumps(fitted.values, indent=2) + "\n",
+        f"{OPTIONS}/experiment/{OPTION}.yaml": option_file(fitted.values, spec_file),
+    }
     for name, content in contents.items():
         with atomic_file(output / name) as aside:
             aside.write_text(content)
-    return text
+    return text + usage(fitted.values, output)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

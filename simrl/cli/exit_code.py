@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from io import TextIOWrapper
 from typing import NoReturn
 
 from hydra.errors import HydraException
@@ -37,6 +38,8 @@ class HungUp(Terminated):
 
 def exit_code(action: Callable[[], int]) -> int:
     """Run a command and return its exit code; an error becomes one line on stderr."""
+    if isinstance(sys.stdout, TextIOWrapper):  # as stderr: a name may have what the terminal's encoding has not
+        sys.stdout.reconfigure(errors="backslashreplace")
     kept = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
     signal.signal(signal.SIGTERM, _terminate)
     if kept[signal.SIGHUP] == signal.SIG_DFL:  # nohup ignores it

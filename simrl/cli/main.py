@@ -32,7 +32,8 @@ from simrl.runs.run import computed_before, run
 from simrl.runs.summary import read_metric, read_summary
 from simrl.sweep.executors.hydra_jobs import hydra_started
 from simrl.sweep.executors.orphan import end_with_joblib
-from simrl.sweep.preflight import check_points, check_run
+from simrl.sweep.left_out import read_left_out
+from simrl.sweep.preflight import check_files_launcher, check_points, check_run
 from simrl.terminal import print_answer, report
 from simrl.version import VERSION
 
@@ -93,6 +94,8 @@ def sweep_job(config: DictConfig, sweep_folder: Path, number: int) -> float | No
         return None
     limits = Limits()
     try:
+        if any(point.number == number for point in read_left_out(sweep_folder)):
+            return None
         simulation, limits = typed(config), limits_of(config)
         output = output_folder("output_dir", config.output_dir)
         files = partial(hydra_files, config)
@@ -172,7 +175,8 @@ def multirun(hydra: Hydra, overrides: list[str]) -> None:
     from simrl.model.engine.vllm.compilation import compile_engine, compiling_ahead  # noqa: PLC0415
 
     with compiling_ahead() as ahead:
-        check_points(overrides)
+        SweepReport.left_out = check_points(overrides)
+        check_files_launcher(overrides)
         compile_engine(report, ahead)
     hydra.multirun("config", job, with_mode(overrides, RunMode.MULTIRUN))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,6 +21,7 @@ from omegaconf import DictConfig
 from simrl.cli.sweep_progress import SweepProgress
 from simrl.config.overrides import points_of
 from simrl.runs.status import read_status
+from simrl.sweep.left_out import LeftOut, left_out_lines, write_left_out
 from simrl.terminal import print_answer, report
 
 
@@ -65,6 +67,16 @@ class Started:
     points: list[list[str]]
     """The overrides of every run, by number."""
     progress: SweepProgress
+    left_out: list[LeftOut]
+    """Points that cannot be simulated."""
+
+    @property
+    def missing(self) -> list[int]:
+        """Numbers of the runs that have left no link."""
+        skipped = {point.number for point in self.left_out}
+        folder = Path(self.config.hydra.sweep.dir)
+        numbers = (number for number in range(len(self.points)) if number not in skipped)
+        return [number for number in numbers if not link_path(folder, number).is_symlink()]
 
 
 class SweepReport(Callback):
@@ -72,6 +84,8 @@ class SweepReport(Callback):
 
     started: ClassVar[Started | None] = None
     """What :mod:`simrl.cli.recovery` needs if the launcher fails."""
+    left_out: ClassVar[Sequence[LeftOut]] = ()
+    """What the check of the points before the sweep found."""
 
     def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:  # noqa: ARG002
         """Forget an earlier sweep in the same folder."""
@@ -79,7 +93,10 @@ class SweepReport(Callback):
         points = points_of(list(config.hydra.overrides.task))
         for mark in (stop_mark(folder), *(link for link in folder.glob("[0-9]*") if link.is_symlink())):
             mark.unlink(missing_ok=True)
-        SweepReport.started = Started(config, points, SweepProgress(folder, len(points)))
+        left_out = list(SweepReport.left_out)
+        write_left_out(folder, left_out)
+        progress = SweepProgress(folder, len(points) - len(left_out))
+        SweepReport.started = Started(config, points, progress, left_out)
 
     def on_job_end(self, config: DictConfig, job_return: JobReturn, **kwargs: Any) -> None:  # noqa: ARG002
         """Leave out of a sweep job's answer what its parent does not read: sending it back takes 5 ms."""
@@ -110,9 +127,11 @@ class SweepReport(Callback):
         failed = failures(folder)
         for run, error in failed:
             report(f"failed: {run}: {error}")
-        points = SweepReport.started.points if SweepReport.started else []
-        missing = sum(not link_path(folder, number).is_symlink() for number in range(len(points)))
-        if missing:
-            report(f"{missing} of {len(points)} runs were not started, or left no trace")
+        started = SweepReport.started
+        missing = len(started.missing) if started else 0
+        if started and missing:
+            report(f"{missing} of {len(started.points)} runs were not started, or left no trace")
+        for line in left_out_lines(started.left_out, len(started.points)) if started else ():
+            report(line)
         if failed or missing or lost:
             sys.exit(1)

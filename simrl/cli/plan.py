@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hydra import initialize_config_dir
@@ -18,15 +18,17 @@ from hydra import initialize_config_dir
 from simrl.cli.commands import answer
 from simrl.config.option_folders import config_folder
 from simrl.config.overrides import given_values, points_of
-from simrl.config.schema import ConfigError
+from simrl.config.schema import ConfigError, one_of
+from simrl.runs.limits import REFUSE, SKIP
 from simrl.runs.output_folder import at_home, output_folder
 from simrl.sweep.estimate import BASES, Estimate, estimate, times_of, wall_s
 from simrl.sweep.executors.job import cores
 from simrl.sweep.grid import Point, expand
+from simrl.sweep.left_out import LeftOut, left_out_lines
 from simrl.sweep.plan import plan_runs
 from simrl.sweep.preflight import N_JOBS
 from simrl.sweep.request import Request, parse, requested
-from simrl.terminal import clock_text
+from simrl.terminal import clock_text, report
 from simrl.text_table import text_table
 
 STATE_WORDS = {"ok": "cached", "failed": "failed before", "running": "running", "missing": "new"}
@@ -58,7 +60,8 @@ def asked(given: Sequence[str]) -> tuple[Request, list[Point], str | None]:
     """
     if "=" not in given[0] or os.path.isfile(given[0]):  # noqa: PTH113 - Path.is_file raises for long names
         request = parse(given[1:])
-        return request, expand(requested(given[0], request)), given[0]
+        sweep = requested(given[0], request)
+        return replace(request, limits={"infeasible": sweep.limits.infeasible}), expand(sweep), given[0]
     with initialize_config_dir(config_folder(), version_base="1.3"):
         words = [at_home(override) for override in given]
         points = [Point("", tuple(overrides)) for overrides in points_of(words)]
@@ -69,24 +72,28 @@ def asked(given: Sequence[str]) -> tuple[Request, list[Point], str | None]:
     if not isinstance(resume, bool):
         raise ConfigError("resume", resume, "must be true or false")
     output_dir = output_folder("output_dir", last.get("output_dir", "outputs"))
-    return Request(output_dir=output_dir, workers=workers if workers > 0 else None, resume=resume), points, None
+    infeasible = last.get("infeasible", REFUSE)
+    one_of("infeasible", infeasible, (REFUSE, SKIP))
+    request = Request(output_dir=output_dir, workers=workers if workers > 0 else None, resume=resume)
+    return replace(request, limits={"infeasible": infeasible}), points, None
 
 
-def rows_of(request: Request, points: Sequence[Point], file: str | None) -> list[Row]:
-    """Return the plan's runs, each once.
+def rows_of(request: Request, points: Sequence[Point], file: str | None) -> tuple[list[Row], list[LeftOut]]:
+    """Return the plan's runs, each once, and the points that are left out.
 
     Raises:
         ConfigError: for the first point that cannot be simulated.
     """
     try:
-        plan = plan_runs(points, request.output_dir, file or "", resume=request.resume)
+        skip = request.limits["infeasible"] == SKIP
+        plan = plan_runs(points, request.output_dir, file or "", resume=request.resume, skip=skip)
     except ConfigError as error:
         if file is None and isinstance(error.__cause__, Exception):
             raise error.__cause__ from None  # there is no file and no block to name
         raise
     runs = plan.runs.values()
     times = times_of(request.output_dir / "runs", {run.config.framework.name for run in runs if run.config})
-    return [
+    rows = [
         Row(
             run.point,
             run.run_id,
@@ -95,6 +102,7 @@ def rows_of(request: Request, points: Sequence[Point], file: str | None) -> list
         )
         for run in runs
     ]
+    return rows, plan.left_out
 
 
 def settings_of(rows: Sequence[Row]) -> list[dict[str, str]]:
@@ -118,7 +126,9 @@ def main(options: argparse.Namespace) -> int:
         ConfigError: for what is no sweep or cannot be simulated.
     """
     request, points, file = asked(options.sweep)
-    rows = rows_of(request, points, file)
+    rows, left_out = rows_of(request, points, file)
+    for line in left_out_lines(left_out, len(points)):
+        report(line)
     workers = request.workers or cores()
     settings = settings_of(rows)
     to_run_s = [row.estimate.wall_s for row in rows if row.estimate]
@@ -142,6 +152,7 @@ def main(options: argparse.Namespace) -> int:
             }
             for row, setting in zip(rows, settings, strict=True)
         ],
+        "left_out": [{"overrides": list(point.overrides), "reason": point.reason} for point in left_out],
     }
     answer(options, document, _text(rows, settings, total))
     return 0

@@ -6,7 +6,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from simrl.cli.multirun import Started, SweepReport, link_path, link_run, stop_mark
+from simrl.cli.multirun import Started, SweepReport, link_run, stop_mark
 from simrl.config.compose import own_places
 from simrl.runs.limits import limits_of
 from simrl.runs.lock import release_dead
@@ -14,6 +14,7 @@ from simrl.runs.output_folder import output_folder
 from simrl.runs.run import NOT_STARTED
 from simrl.sweep.execute import run_points
 from simrl.sweep.grid import Point
+from simrl.sweep.left_out import FILE
 from simrl.terminal import report
 
 
@@ -23,7 +24,7 @@ def finish(sweep: Started) -> None:
     config = sweep.config
     places = own_places(config.hydra)
     folder, output = Path(config.hydra.sweep.dir), output_folder("output_dir", config.output_dir)
-    left = [number for number in range(len(sweep.points)) if not link_path(folder, number).is_symlink()]
+    left = sweep.missing
     report(f"a worker process died; the {len(left)} runs that are left go on without it")
     if not stop_mark(folder).exists():
         n_jobs = config.hydra.launcher.n_jobs
@@ -50,5 +51,5 @@ def clear_up(sweep: Started) -> None:
         get_reusable_executor().shutdown(wait=True, kill_workers=True)
     release_dead(output_folder("output_dir", sweep.config.output_dir) / "runs")
     folder = Path(sweep.config.hydra.sweep.dir)
-    if {entry.name for entry in folder.glob("*")} <= {"multirun.yaml"}:
+    if {entry.name for entry in folder.glob("*")} <= {"multirun.yaml", FILE}:
         shutil.rmtree(folder, ignore_errors=True)

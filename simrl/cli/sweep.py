@@ -12,7 +12,7 @@ from simrl.cli.exit_code import FAILED
 from simrl.cli.seeds_report import MOST_ROWS, seeds_report
 from simrl.config.schema import ConfigError
 from simrl.plots.sweep_picture import draw_sweep
-from simrl.runs.run import NOT_STARTED
+from simrl.runs.run import LEFT_OUT, NOT_STARTED
 from simrl.sweep.request import KEYS, Carried, carry_out, parse
 from simrl.sweep.table import Collected, collect_folder
 from simrl.text_table import text_table
@@ -48,12 +48,14 @@ def main(options: argparse.Namespace) -> int:
 
 def _as_text(carried: Carried, collected: Collected | None) -> str:
     counts = {block: carried.states(block) for block in carried.sweep.blocks}
-    rows = [[block, *(str(of[state]) for state in STATES)] for block, of in counts.items()]
+    states = (*STATES, LEFT_OUT) if carried.left_out else STATES
+    rows = [[block, *(str(of[state]) for state in states)] for block, of in counts.items()]
     found = "no run has finished" if collected is None else seeds_report(collected, MOST_ROWS)
-    return f"{text_table(['block', *STATES], rows)}\n\n{found}"
+    return f"{text_table(['block', *states], rows)}\n\n{found}"
 
 
 def _document(carried: Carried, folder: Path) -> dict[str, Any]:
     blocks = {block: {state: carried.states(block)[state] for state in STATES} for block in carried.sweep.blocks}
     failed = {o.run_id: o.error for o in carried.outcomes if o.state == "failed"}
-    return {"folder": str(folder), "blocks": blocks, "failed": failed}
+    left_out = [{"overrides": list(point.overrides), "reason": point.reason} for point in carried.left_out]
+    return {"folder": str(folder), "blocks": blocks, "failed": failed, "left_out": left_out}

@@ -24,12 +24,20 @@ from simrl.config import hugging_face
 from simrl.config.composition import Composition, Compositions
 from simrl.config.knobs import framework_of, knob_names
 from simrl.config.option_folders import config_folder
-from simrl.config.overrides import check_choice, is_group_choice, parsed, raw_value, reason_of, set_value
+from simrl.config.overrides import (
+    KEYS,
+    check_choice,
+    is_group_choice,
+    measured_entry,
+    parsed,
+    raw_value,
+    reason_of,
+    set_value,
+)
 from simrl.config.parameters import parameters_of
 from simrl.config.schema import (
     GROUPS,
     RUN_KEYS,
-    TOP_KEYS,
     ConfigError,
     FrameworkConfig,
     HuggingFaceModel,
@@ -89,8 +97,8 @@ def typed(config: DictConfig) -> SimulationConfig:
         ConfigError: for a value of the wrong type or out of range.
     """
     for key in map(str, config):
-        if key not in TOP_KEYS:
-            raise ConfigError(key, raw_value(config, key), f"no such key; the top level has {', '.join(TOP_KEYS)}")
+        if key not in KEYS:
+            raise ConfigError(key, raw_value(config, key), f"no such key; the top level has {', '.join(KEYS)}")
     parts: dict[str, Any] = {}
     try:
         for group, schema in GROUPS.items():
@@ -237,7 +245,7 @@ def compose_point(overrides: list[str], compositions: Compositions) -> DictConfi
     Raises:
         ConfigError: for an override no run can have.
     """
-    chosen, values = split(overrides)
+    chosen, values = split(map(measured_entry, overrides))
     if chosen not in compositions:
         compositions[chosen] = Composition(_compose_choices(list(chosen)))
     config = compositions[chosen].copy()

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from simrl.config.schema import CHOICES, ConfigError
+from simrl.config.yaml_file import AliasError, check_aliases
 
 
 def config_folder() -> str:
@@ -19,8 +20,8 @@ def option_folder(folder: Path) -> Path:
     """Return the folder of a user's own options.
 
     Raises:
-        ConfigError: if there is no such folder, or an option in it has the name of one of SimRL's: Hydra would take
-            SimRL's without a word.
+        ConfigError: if there is no such folder, an option in it has the name of one of SimRL's (Hydra would take
+            SimRL's without a word), or a file of it would never be read to its end.
     """
     if not os.path.isdir(folder):  # noqa: PTH112 - Path.is_dir raises for a name that is too long
         raise ConfigError("--config-dir", folder, "no such folder; name one that has a folder for each group")
@@ -29,4 +30,15 @@ def option_folder(folder: Path) -> Path:
         for own in (file for group in CHOICES for file in sorted((folder / group).glob("*.yaml"))):
             if (shipped / own.relative_to(folder)).exists():
                 raise ConfigError(own.parent.name, own, "has the name of an option of SimRL; give it another")
+            _check_file(own)
     return folder
+
+
+def _check_file(file: Path) -> None:
+    """Refuse aliases without end; what else may be wrong with the file Hydra says if it is chosen."""
+    try:
+        check_aliases(file.read_text(encoding="utf-8"))
+    except AliasError as error:
+        raise ConfigError("file", file, f"is not valid YAML: {error}") from error
+    except (OSError, UnicodeDecodeError):
+        pass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+import re
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,12 @@ from simrl.config.option_folders import option_folder
 from simrl.config.ranges import check_count
 from simrl.config.schema import CHOICES, GROUPS, TOP_KEYS, ConfigError
 
+ENTRY = re.compile(r"\+\+?hardware\.measured\.(\w+)=(\{.*\})", re.DOTALL)
+"""Adds what was measured for another model."""
+SWEEP_KEYS = ("infeasible",)
+"""What only a sweep has: no schema of a run knows it."""
+KEYS = (*TOP_KEYS, *SWEEP_KEYS)
+"""The top level of a configuration."""
 LONGEST_NAME = 255
 """Characters of a file's name, as file systems have it."""
 
@@ -38,6 +45,12 @@ def is_group_choice(override: str) -> bool:
     if key in GROUPS and value.lstrip().startswith("{"):
         return False  # sets values
     return override[:1] in ("+", "~") or "/" in key or "@" in key or key in CHOICES or key.startswith("hydra.")
+
+
+def measured_entry(override: str) -> str:
+    """Return an override that adds an entry to ``hardware.measured`` as one that OmegaConf knows the type of."""
+    match = ENTRY.fullmatch(override)
+    return override if match is None else f"+hardware.measured={{{match[1]}:{match[2]}}}"
 
 
 def parsed(overrides: list[str], loader: ConfigLoader | None = None) -> list[Override]:
@@ -117,7 +130,7 @@ def check_choice(override: Override) -> None:
     group, _, field = key.partition(".")
     if override.is_delete():
         fields = [known.name for known in dataclasses.fields(GROUPS[group])] if group in GROUPS else []
-        if key in TOP_KEYS or field in fields:
+        if key in KEYS or field in fields:
             raise ConfigError("argument", f"~{key}", f"a run needs {key}; give it another value instead")
         if value is not None and not isinstance(value, str):
             raise _refusal(override, f"is no option's name; to take {key} away write ~{key}")
@@ -172,7 +185,7 @@ def reason_of(error: OmegaConfBaseException) -> str:
     """Return OmegaConf's reason, and what to do about it."""
     hint = "name a key that exists" if isinstance(error, InterpolationResolutionError) else "give a value of that type"
     if str(error.full_key).startswith("measured."):
-        hint = "a new entry is written +hardware.measured={NAME: {...}}"
+        hint = "a new entry is written +hardware.measured.NAME={...}"
     return f"{str(error.msg or error).splitlines()[0]}; {hint}"
 
 

@@ -1,6 +1,7 @@
-"""What a run may take and what follows if it fails: the keys ``run.timeout_s``, ``run.retries`` and ``fail_fast``.
+"""What a run may take, what follows if it fails, and what if one cannot be simulated at all: how runs are carried out.
 
-They are about how runs are carried out, not what is simulated, so they are no part of a run's identity.
+The keys ``run.timeout_s``, ``run.retries``, ``fail_fast`` and ``infeasible`` are not about what is simulated, so they
+are no part of a run's identity.
 """
 
 from __future__ import annotations
@@ -12,10 +13,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from simrl.config.schema import ConfigError, at_least, more_than
+from simrl.config.schema import ConfigError, at_least, more_than, one_of
 
-FIELDS = {"run.timeout_s": "timeout_s", "run.retries": "retries", "fail_fast": "fail_fast"}
+FIELDS = {
+    "run.timeout_s": "timeout_s",
+    "run.retries": "retries",
+    "fail_fast": "fail_fast",
+    "infeasible": "infeasible",
+}
 """Configuration key -> field of :class:`Limits`."""
+REFUSE, SKIP = "refuse", "skip"
 LONGEST_TIMEOUT_S = 1e9
 """Some thirty years; the system's timer takes no more than its own clock can hold."""
 
@@ -34,6 +41,8 @@ class Limits:
     """How often a run that failed is tried again."""
     fail_fast: bool = False
     """Whether no further run is started once one has failed."""
+    infeasible: str = REFUSE
+    """refuse: a sweep with a point that cannot be simulated does not start; skip: such points are left out."""
 
     def __post_init__(self) -> None:
         timeout_s = self.timeout_s
@@ -47,6 +56,7 @@ class Limits:
         at_least("run.retries", self.retries, 0)
         if not isinstance(self.fail_fast, bool):
             raise ConfigError("fail_fast", self.fail_fast, "must be true or false")
+        one_of("infeasible", self.infeasible, (REFUSE, SKIP))
 
 
 def limits_of(content: Mapping[Any, Any]) -> Limits:
@@ -59,8 +69,7 @@ def limits_of(content: Mapping[Any, Any]) -> Limits:
     if not isinstance(run, Mapping):
         raise ConfigError("run", run, "must be a mapping with timeout_s and retries")
     given = {f"run.{key}": value for key, value in run.items()}
-    if "fail_fast" in content:
-        given["fail_fast"] = content["fail_fast"]
+    given |= {key: content[key] for key in ("fail_fast", "infeasible") if key in content}
     for key, value in given.items():
         if key not in FIELDS:
             raise ConfigError(key, value, f"no such key; there are {', '.join(FIELDS)}")

@@ -15,7 +15,7 @@ from simrl.runs.limits import Limits, time_limit
 from simrl.runs.lock import run_lock
 from simrl.runs.status import digests, is_ok, write_status
 
-NOT_STARTED = "not started"
+NOT_STARTED, LEFT_OUT = "not started", "left out"
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Outcome:
     run_id: str
     folder: Path
     state: str
-    """ok | failed | not started (another run had failed, and fail_fast was set)."""
+    """ok | failed | not started (another run had failed, and fail_fast was set) | left out (it cannot be simulated)."""
     cached: bool
     """Whether its result was there before."""
     error: str | None = None

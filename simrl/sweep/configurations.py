@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from hydra import initialize_config_dir
@@ -18,6 +19,7 @@ from simrl.config.schema import ConfigError, SimulationConfig
 from simrl.model.feasibility import check
 from simrl.model.workload import Workload, build_workload
 from simrl.sweep.grid import Point
+from simrl.sweep.left_out import InfeasibleError, LeftOut
 
 SEED_INTERPOLATION = re.compile(r"\$\{[^}]*seed")
 
@@ -40,10 +42,12 @@ class Configurations:
         """Return the configuration of one point that can be simulated; needs an initialised Hydra.
 
         Raises:
-            ConfigError: if it cannot.
+            InfeasibleError: if its values cannot.
+            ConfigError: for a key or an option that does not exist.
         """
         config = self._typed(overrides)
-        check(config, self._workload(config))
+        with _infeasible():
+            check(config, self._workload(config))
         return config
 
     def _workload(self, config: SimulationConfig) -> Workload:
@@ -63,11 +67,20 @@ class Configurations:
             return replace(known, seed=seed)
         composed = compose_point(list(overrides), self._compositions)
         self._check_composed(composed)
-        config = typed(composed)
+        with _infeasible():
+            config = typed(composed)
         if rest not in self._seedless:
             text = str(OmegaConf.to_container(composed, resolve=False))
             self._seedless[rest] = None if SEED_INTERPOLATION.search(text) else config
         return config
+
+
+@contextmanager
+def _infeasible() -> Iterator[None]:
+    try:
+        yield
+    except ConfigError as error:
+        raise InfeasibleError(error.key, error.value, error.hint) from error
 
 
 def configurations(points: Sequence[Point], file: str = "sweep") -> list[SimulationConfig]:
@@ -76,16 +89,31 @@ def configurations(points: Sequence[Point], file: str = "sweep") -> list[Simulat
     Raises:
         ConfigError: for the first point that cannot be simulated.
     """
+    return [config for config in feasible(points, file, skip=False) if not isinstance(config, LeftOut)]
+
+
+def feasible(points: Sequence[Point], file: str = "sweep", *, skip: bool) -> list[SimulationConfig | LeftOut]:
+    """Return every point's checked configuration, or, if such points are skipped, why it cannot be simulated.
+
+    Raises:
+        ConfigError: for the first point that cannot be simulated and is not skipped.
+    """
     met = Configurations()
-    out = []
+    out: list[SimulationConfig | LeftOut] = []
     with initialize_config_dir(config_folder(), version_base="1.3"):
-        for point in points:
+        for number, point in enumerate(points):
             try:
                 out.append(met.checked(point.overrides))
             except (ConfigError, HydraException, OmegaConfBaseException) as error:
-                shown = " ".join(point.overrides)
-                raise ConfigError(f"{file}: block", point.block, f"{explain(error)} ({shown})") from error
+                if not (skip and isinstance(error, InfeasibleError)):
+                    raise refusal_of_point(file, point, explain(error)) from error
+                out.append(LeftOut(number, point.overrides, str(error)))
     return out
+
+
+def refusal_of_point(file: str, point: Point, reason: str) -> ConfigError:
+    """Return the error of a point of a sweep file that cannot be simulated."""
+    return ConfigError(f"{file}: block", point.block, f"{reason} ({' '.join(point.overrides)})")
 
 
 def _without_seed(overrides: Iterable[str]) -> tuple[tuple[str, ...], int | None]:

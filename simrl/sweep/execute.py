@@ -11,12 +11,13 @@ from pathlib import Path
 
 from simrl.config.schema import one_of
 from simrl.model.engine.vllm.compilation import compile_engine, compiling_ahead
-from simrl.runs.limits import Limits
-from simrl.runs.run import NOT_STARTED, Outcome
+from simrl.runs.limits import SKIP, Limits
+from simrl.runs.run import LEFT_OUT, NOT_STARTED, Outcome
 from simrl.sweep.executors import processes, ray_cluster
 from simrl.sweep.executors.job import Job, cores
 from simrl.sweep.folder import write_runs
 from simrl.sweep.grid import Point
+from simrl.sweep.left_out import write_left_out
 from simrl.sweep.plan import plan_runs
 from simrl.sweep.point_ids import remember
 from simrl.terminal import Progress, report
@@ -45,7 +46,8 @@ def run_points(
         file: the sweep's name in messages.
         workers: worker processes; one a core if none is given.
         resume: take results that are there already.
-        limits: the time of a try, how many tries there are, and whether a failure stops the sweep.
+        limits: the time of a try, how many tries there are, whether a failure stops the sweep, and whether points that
+            cannot be simulated are left out; their outcome has no run.
         backend: one of :data:`BACKENDS`.
         ray_address: where Ray is, see :func:`simrl.sweep.executors.ray_cluster.connect`.
         sweep_folder: takes runs.json, the list of the sweep's runs, before any of them starts.
@@ -56,7 +58,7 @@ def run_points(
     one_of("backend", backend, BACKENDS)
     output = Path(output_dir)
     with compiling_ahead() as ahead:
-        plan = plan_runs(points, output, file, resume=resume)
+        plan = plan_runs(points, output, file, resume=resume, skip=limits.infeasible == SKIP)
         jobs = {
             run.run_id: Job(run.config, run.point.overrides, output, resume, output / "runs" / run.run_id, limits)
             for run in plan.runs.values()
@@ -66,6 +68,7 @@ def run_points(
             ray_cluster.connect(ray_address, workers)
         if sweep_folder is not None:
             write_runs(sweep_folder, output, points, plan.run_ids)
+            write_left_out(sweep_folder, plan.left_out)
         remember(output, plan.known, plan.composed)
         if jobs:
             compile_engine(report, ahead)
@@ -93,4 +96,8 @@ def run_points(
     for job in jobs.values():
         unstarted = Outcome(job.folder.name, job.folder, NOT_STARTED, cached=False)
         outcomes.setdefault(job.folder.name, unstarted)
-    return [outcomes[run_id] for run_id in plan.run_ids]
+    reasons = {point.number: point.reason for point in plan.left_out}
+    return [
+        Outcome("", output, LEFT_OUT, cached=False, error=reasons[number]) if run_id is None else outcomes[run_id]
+        for number, run_id in enumerate(plan.run_ids)
+    ]

@@ -14,7 +14,6 @@ from typing import Any
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
-from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import safe_load  # type: ignore[import-untyped]
 
@@ -23,11 +22,13 @@ from simrl.config.composition import Compositions
 from simrl.config.option_folders import config_folder
 from simrl.config.overrides import points_of
 from simrl.config.schema import ConfigError
+from simrl.config.yaml_file import load_yaml
 from simrl.config.yaml_text import UNREADABLE
 from simrl.runs.atomic import atomic_file
 from simrl.runs.identity import run_id
 from simrl.runs.status import STATUS
 from simrl.sweep.grid import Point
+from simrl.sweep.left_out import read_left_out
 
 RUNS = "runs.json"
 MULTIRUN = "multirun.yaml"
@@ -65,20 +66,21 @@ class SweepFolder:
         return self.folder.resolve().name
 
 
-def write_runs(folder: Path, output_dir: Path, points: Sequence[Point], run_ids: Sequence[str]) -> None:
+def write_runs(folder: Path, output_dir: Path, points: Sequence[Point], run_ids: Sequence[str | None]) -> None:
     """Write runs.json of a YAML sweep in one step, before anything runs.
 
     Args:
         folder: the sweep's folder; made if it is not there.
         output_dir: its ``runs/`` takes the runs.
         points: the sweep's points.
-        run_ids: the run of each point.
+        run_ids: the run of each point; None if it is left out.
     """
     content = {
         "output_dir": os.path.relpath(output_dir.resolve(), folder.resolve()),
         "points": [
             {"block": point.block, "overrides": list(point.overrides), "run_id": name}
             for point, name in zip(points, run_ids, strict=True)
+            if name is not None
         ],
     }
     with atomic_file(folder / RUNS) as aside:
@@ -164,7 +166,7 @@ def _hydra_sweep(folder: Path) -> SweepFolder:
     """A ``-m`` sweep: its links name the runs that ended, its overrides the rest."""
     links = {int(entry.name): Path(os.path.realpath(entry)) for entry in folder.iterdir() if _is_number(entry.name)}
     try:
-        hydra_node = OmegaConf.load(folder / MULTIRUN).hydra
+        hydra_node = load_yaml(folder / MULTIRUN).hydra
         asked = [str(override) for override in hydra_node.overrides.task]
         places = own_places(hydra_node)
     except (OSError, OmegaConfBaseException, *UNREADABLE) as error:
@@ -180,7 +182,10 @@ def _hydra_sweep(folder: Path) -> SweepFolder:
         except UNUSABLE:
             jobs = [asked for _ in range(max(links, default=-1) + 1)]
         compositions: Compositions = {}
+        left_out = {point.number for point in read_left_out(folder)}
         for number, overrides in enumerate(jobs):
+            if number in left_out:
+                continue
             if number in links:
                 name = links[number].name
             else:

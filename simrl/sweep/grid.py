@@ -3,7 +3,7 @@
 ::
 
     seeds: 4                      # seeds 0 to 3; or a list
-    run: {timeout_s: 600}         # how runs are carried out (run.retries and fail_fast as well); may be left out
+    run: {timeout_s: 600}         # how runs are carried out (also run.retries, fail_fast, infeasible)
     shared: {versions: 10}        # for every block
     blocks:
       areal: {framework: areal, framework.eta: 0..5}
@@ -25,12 +25,16 @@ from typing import Any
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from simrl.config.overrides import SWEEP_KEYS
 from simrl.config.ranges import check_count
 from simrl.config.schema import OUTPUT_KEYS, ConfigError
+from simrl.config.yaml_file import load_yaml
 from simrl.config.yaml_text import UNREADABLE
-from simrl.runs.limits import Limits, limits_of
+from simrl.runs.limits import FIELDS, Limits, limits_of
 
-KEYS = ("seeds", "run", "fail_fast", "shared", "blocks")
+KEYS = ("seeds", "run", "fail_fast", "infeasible", "shared", "blocks")
+SEARCH_PATH = "hydra.searchpath"
+"""Where Hydra looks for options of the user's own."""
 RANGE = re.compile(r"(-?\d+)\.\.(-?\d+)")
 BARE = re.compile(r"[A-Za-z0-9_./:+-]+")
 """Text that Hydra's override grammar takes without quotes."""
@@ -68,7 +72,7 @@ def load_sweep(path: str | Path) -> Sweep:
     """
     file = str(path)
     try:
-        content = OmegaConf.to_container(OmegaConf.load(path))
+        content = OmegaConf.to_container(load_yaml(path))
     except OSError as error:
         raise ConfigError(
             "sweep", file, f"cannot be read ({error.strerror or error}); name a YAML file of blocks"
@@ -92,25 +96,51 @@ def sweep_of(content: Any, file: str) -> Sweep:
     for key in content:
         if key not in KEYS:
             raise ConfigError(f"{file}: {key}", content[key], f"no such key; a sweep has {', '.join(KEYS)}")
-    shared, blocks = content.get("shared") or {}, content.get("blocks")
-    if not isinstance(blocks, dict) or not blocks:
-        raise ConfigError(f"{file}: blocks", blocks, "must be a mapping of at least one block")
-    blocks = {name: {} if block is None else block for name, block in blocks.items()}  # nothing set: the defaults
+    shared, blocks = content.get("shared") or {}, _blocks_of(content.get("blocks"), file)
     for name, block in {"shared": shared, **{f"blocks.{key}": value for key, value in blocks.items()}}.items():
-        if not isinstance(block, dict):
-            raise ConfigError(f"{file}: {name}", block, "must be a mapping of override key to value, list or range")
-        for key in block:
-            top = str(key).partition(".")[0]
-            if top in OUTPUT_KEYS:
-                top_level = "state it for the whole sweep, at the top of the file"
-                hint = top_level if top in KEYS else f"give it on the command line: {key}=..."
-                raise ConfigError(f"{file}: {name}.{key}", block[key], f"does not belong to a run; {hint}")
+        _check_block(name, block, file)
     seeds = seeds_of(content.get("seeds", 1), f"{file}: seeds")
     try:
         limits = limits_of(content)
     except ConfigError as error:
         raise error.within(file) from error
     return Sweep(file, seeds, shared, blocks, limits)
+
+
+def _blocks_of(blocks: Any, file: str) -> dict[str, Any]:
+    """Return a file's blocks by name; one that sets nothing is a run of the defaults."""
+    if not isinstance(blocks, dict) or not blocks:
+        raise ConfigError(f"{file}: blocks", blocks, "must be a mapping of at least one block")
+    for name in blocks:
+        if not isinstance(name, str):
+            written = str(name).lower() if isinstance(name, bool) else name
+            raise ConfigError(f"{file}: blocks", name, f"is no text, so no block's name; quote it: '{written}'")
+    return {name: {} if block is None else block for name, block in blocks.items()}
+
+
+def _check_block(name: str, block: Any, file: str) -> None:
+    if not isinstance(block, dict):
+        raise ConfigError(f"{file}: {name}", block, "must be a mapping of override key to value, list or range")
+    for key in block:
+        top = str(key).partition(".")[0]
+        if top in (*OUTPUT_KEYS, *SWEEP_KEYS):
+            top_level = "state it for the whole sweep, at the top of the file"
+            hint = top_level if top in KEYS else f"give it on the command line: {key}=..."
+            raise ConfigError(f"{file}: {name}.{key}", block[key], f"does not belong to a run; {hint}")
+        check_setting(f"{file}: {name}.{key}", str(key), block[key])
+
+
+def check_setting(where: str, key: str, value: Any) -> None:
+    """Refuse a key that no run of a YAML sweep has.
+
+    Raises:
+        ConfigError: for what only Hydra's jobs have, and for a misspelt key about how runs are carried out.
+    """
+    plain = key.lstrip("+~")
+    if (plain.startswith(("hydra.", "hydra/")) or plain == "hydra") and plain != SEARCH_PATH:
+        raise ConfigError(where, value, f"is for simrl -m; of Hydra's own keys a sweep takes {SEARCH_PATH} only")
+    if plain.partition(".")[0] in (*OUTPUT_KEYS, *SWEEP_KEYS):
+        raise ConfigError(where, value, f"no such key; how runs are carried out: {', '.join(FIELDS)}")
 
 
 def seeds_of(value: Any, key: str = "seeds") -> tuple[int, ...]:
@@ -166,7 +196,13 @@ def override_text(value: Any) -> str:
 
 
 def force(sweep: Sweep, settings: Mapping[str, Any]) -> Sweep:
-    """Return *sweep* with *settings* in every block, whatever the block sets itself."""
+    """Return *sweep* with *settings* in every block, whatever the block sets itself.
+
+    Raises:
+        ConfigError: for a setting that no run has.
+    """
+    for key, value in settings.items():
+        check_setting(key, key, value)
     blocks = {
         name: {key: value for key, value in block.items() if key not in settings}
         for name, block in sweep.blocks.items()

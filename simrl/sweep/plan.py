@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from simrl.config.schema import SimulationConfig
 from simrl.runs.identity import run_id
-from simrl.sweep.configurations import configurations
+from simrl.sweep.configurations import feasible, refusal_of_point
 from simrl.sweep.grid import Point
+from simrl.sweep.left_out import LeftOut
 from simrl.sweep.point_ids import key_of, recall
 from simrl.sweep.run_state import RunState, state_of
 
@@ -31,17 +32,21 @@ class RunToDo:
 class Plan:
     """What a sweep's points come to."""
 
-    run_ids: list[str]
-    """Of each point."""
+    run_ids: list[str | None]
+    """Of each point; None if it is left out."""
     runs: dict[str, RunToDo]
     """Each run once, by id, in the order of the points."""
     known: dict[str, str]
     """Ids of points met before, see :mod:`simrl.sweep.point_ids`."""
     composed: list[tuple[Point, str]]
     """Points composed now, and their ids."""
+    left_out: list[LeftOut]
+    """Points that cannot be simulated."""
 
 
-def plan_runs(points: Sequence[Point], output_dir: Path, file: str = "sweep", *, resume: bool = True) -> Plan:
+def plan_runs(
+    points: Sequence[Point], output_dir: Path, file: str = "sweep", *, resume: bool = True, skip: bool = False
+) -> Plan:
     """Return which runs the points are; those met before whose results are there are not composed again.
 
     Args:
@@ -49,13 +54,14 @@ def plan_runs(points: Sequence[Point], output_dir: Path, file: str = "sweep", *,
         output_dir: its ``runs/`` holds the results.
         file: the sweep's name in messages.
         resume: whether results that are there are taken.
+        skip: whether points that cannot be simulated are left out.
 
     Raises:
-        ConfigError: for the first point that cannot be simulated.
+        ConfigError: for the first point that cannot be simulated and is not left out, and if none is left.
     """
     runs = output_dir / "runs"
     known = recall(output_dir)
-    ids = [known.get(key_of(point) or "") for point in points]
+    ids: list[str | None] = [known.get(key_of(point) or "") for point in points]
     states: dict[str, RunState] = {}
 
     def look(name: str) -> RunState:
@@ -65,17 +71,28 @@ def plan_runs(points: Sequence[Point], output_dir: Path, file: str = "sweep", *,
 
     to_compose = [place for place, name in enumerate(ids) if name is None or look(name).state != "ok"]
     configs: dict[str, SimulationConfig] = {}
-    composed = [points[place] for place in to_compose]
-    for place, config in zip(to_compose, configurations(composed, file), strict=True):
+    left_out: list[LeftOut] = []
+    for place, config in zip(
+        to_compose, feasible([points[place] for place in to_compose], file, skip=skip), strict=True
+    ):
+        if isinstance(config, LeftOut):
+            left_out.append(replace(config, number=place))
+            ids[place] = None
+            continue
         name = run_id(config)
         ids[place] = name
         if look(name).state != "ok":
             configs.setdefault(name, config)
-    run_ids = [name for name in ids if name is not None]
-    first = dict(reversed(list(zip(run_ids, points, strict=True))))
+    if points and len(left_out) == len(points):
+        raise refusal_of_point(file, points[0], f"{left_out[0].reason}; nor can any other point be simulated")
+    first: dict[str, Point] = {}
+    for known_as, point in zip(ids, points, strict=True):
+        if known_as is not None:
+            first.setdefault(known_as, point)
     return Plan(
-        run_ids,
-        {name: RunToDo(first[name], name, look(name), configs.get(name)) for name in dict.fromkeys(run_ids)},
+        ids,
+        {name: RunToDo(point, name, look(name), configs.get(name)) for name, point in first.items()},
         known,
-        [(points[place], run_ids[place]) for place in to_compose],
+        [(points[place], own) for place in to_compose if (own := ids[place]) is not None],
+        left_out,
     )

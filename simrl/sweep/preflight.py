@@ -2,51 +2,65 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from importlib.util import find_spec
 from shutil import which
 from typing import Any
 
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf
 
 from simrl.config.compose import compose_point
-from simrl.config.overrides import parsed, points_of, values_of
+from simrl.config.hydra_settings import is_plugin
+from simrl.config.overrides import given_values, parsed, points_of, values_of
 from simrl.config.ranges import at_least
 from simrl.config.schema import ConfigError
-from simrl.runs.limits import limits_of
+from simrl.runs.limits import SKIP, limits_of
 from simrl.runs.output_folder import output_folder
+from simrl.sweep.left_out import InfeasibleError, LeftOut
 
 SUBMITIT = "hydra_plugins.hydra_submitit_launcher"
 LAUNCHER, N_JOBS, SWEEP_DIR = "hydra.launcher", "hydra.launcher.n_jobs", "hydra.sweep.dir"
-BATCH = "hydra.sweeper.max_batch_size"
-PLUGINS = ("hydra_plugins.", "hydra._internal.")
-"""Where launchers are: Hydra calls whatever a target names."""
+BATCH, PARAMS = "hydra.sweeper.max_batch_size", "hydra.sweeper.params"
 CHDIR, SUBDIR = "hydra.job.chdir", "hydra.sweep.subdir"
 
 
-def check_points(overrides: list[str]) -> None:
+def check_points(overrides: list[str]) -> list[LeftOut]:
     """Check every point of a sweep before anything is written; needs an initialised Hydra.
 
+    Returns:
+        The points that cannot be simulated, if the sweep leaves them out.
+
     Raises:
-        ConfigError: for the first point that cannot be simulated.
+        ConfigError: for the first point that cannot be simulated and is not left out, and if none is left.
     """
     from simrl.sweep.configurations import Configurations  # noqa: PLC0415 - a single run whose result is there needs none
 
     check_launcher(overrides)
     check_folders(overrides)
-    outputs = set()
+    outputs, ways = set(), set()
 
     def check_settings(composed: DictConfig) -> None:
-        limits_of(composed)
+        ways.add(limits_of(composed).infeasible)
         outputs.add(check_output(composed))
         if len(outputs) > 1 or any("${" in output for output in outputs):
             hint = "must be one folder for all runs of a sweep; each run has a folder of its own in it"
             raise ConfigError("output_dir", " and ".join(sorted(outputs)), hint)
 
     met = Configurations(check_settings)
-    for point in points_of(overrides):
-        met.checked(point)
+    points = points_of(overrides)
+    left_out: list[LeftOut] = []
+    for number, point in enumerate(points):
+        try:
+            met.checked(point)
+        except InfeasibleError as error:
+            if ways != {SKIP} or len(left_out) == len(points) - 1:
+                raise
+            own = tuple(override for override in point if not override.startswith(("hydra.", "hydra/")))
+            left_out.append(LeftOut(number, own, str(error)))
+    return left_out
 
 
 def check_run(overrides: list[str]) -> DictConfig:
@@ -112,15 +126,23 @@ def check_output(composed: DictConfig) -> str:
 
 
 SETTINGS: tuple[tuple[str, Callable[[Any], bool], str], ...] = (
-    ("_target_", lambda target: str(target).startswith(PLUGINS), "is no launcher; choose one by hydra/launcher=..."),
+    ("_target_", is_plugin, "is no launcher; choose one by hydra/launcher=..."),
     ("backend", lambda name: name in (None, "loky"), "is ignored by joblib's launcher, which takes loky; leave it out"),
     (
         "timeout",
         lambda limit: limit is None,
         "would end the sweep at its first slow run; set run.timeout_s, which ends that run",
     ),
+    ("prefer", lambda name: name in (None, "processes"), "is ignored by joblib's launcher; leave it out"),
+    ("pre_dispatch", lambda jobs: _is(jobs, r"all|[1-9]\d*|(\d+ *\* *)?n_jobs"), "must be all, 1 or more, or N*n_jobs"),
+    ("batch_size", lambda size: _is(size, r"auto|[1-9]\d*"), "must be auto, or 1 or more"),
+    ("max_nbytes", lambda size: size is None or _is(size, r"\d+(\.\d+)?[KMG]|\d+"), "must be bytes, or as 1M, or null"),
 )
 """Of hydra.launcher: what fits, and what to do if it does not."""
+
+
+def _is(value: object, pattern: str) -> bool:
+    return re.fullmatch(pattern, str(value)) is not None
 
 
 def check_hydras_own(read: list[Override], given: dict[str, Any]) -> None:
@@ -138,12 +160,46 @@ def check_hydras_own(read: list[Override], given: dict[str, Any]) -> None:
             key, _, values = str(override.input_line).partition("=")
             hint = f"is Hydra's own and cannot be swept; quote a value with commas: {key}=\"'...'\""
             raise ConfigError(key, values, hint)
+    for key, value in given.items():
+        if key.startswith(PARAMS) and "hydra/sweeper" not in given:
+            raise ConfigError(key, value, "is not swept over; write KEY=VALUE,VALUE behind -m")
     for name, fits, hint in SETTINGS:
         key = f"{LAUNCHER}.{name}"
         if key in given and not fits(given[key]):
             raise ConfigError(key, given[key], hint)
     if given.get(BATCH) is not None:
         at_least(BATCH, given[BATCH], 1)
+
+
+def check_files_launcher(overrides: list[str]) -> None:
+    """Check that no file of settings chooses a part of Hydra in vain: SimRL's configuration has chosen before it.
+
+    Needs an initialised Hydra.
+
+    Raises:
+        ConfigError: for the first choice that would be ignored without a word.
+    """
+    given = given_values(overrides)
+    names = [
+        name for override in parsed(overrides) if override.key_or_group == "experiment" for name in _names(override)
+    ]
+    for source in GlobalHydra.instance().config_loader().get_sources():
+        for name in names:
+            if not source.is_config(f"experiment/{name}"):
+                continue
+            content = source.load_config(f"experiment/{name}").config
+            for choice in (content.get("defaults") or ()) if isinstance(content, DictConfig) else ():
+                for group, option in choice.items() if isinstance(choice, DictConfig) else ():
+                    part = str(group).removeprefix("override").strip(" /")
+                    if part.startswith("hydra/") and part not in given:
+                        hint = f"its choice of {part} would be ignored; give {part}={option} on the command line"
+                        raise ConfigError("experiment", name, hint)
+
+
+def _names(override: Override) -> list[str]:
+    """Return the options that an override chooses, one after the other or together."""
+    values = list(override.sweep_string_iterator()) if override.is_sweep_override() else [override.value()]
+    return [str(name) for value in values for name in (value if isinstance(value, list) else [value])]
 
 
 def check_launcher(overrides: list[str]) -> None:

@@ -7,6 +7,7 @@ resume=false        compute again what is there
 run.timeout_s=60    longest time of one try of a run
 run.retries=1       how often a failed run is tried again
 fail_fast=true      once a run failed, start no other
+infeasible=skip     leave out points that cannot be simulated, and say which
 backend=processes   what runs are computed in: processes of this machine, or ray
 ray.address=local   where Ray is: local starts it here, auto, host:port or ray://host:port find a cluster
 key=value           any configuration key, for every block: versions=2, hardware=h100, ...
@@ -23,15 +24,17 @@ from typing import Any
 from yaml import safe_load  # type: ignore[import-untyped]
 
 from simrl.config.schema import ConfigError
+from simrl.config.yaml_file import check_aliases
 from simrl.config.yaml_text import UNREADABLE
 from simrl.runs.limits import FIELDS
 from simrl.runs.output_folder import output_folder
-from simrl.runs.run import NOT_STARTED, Outcome
+from simrl.runs.run import LEFT_OUT, NOT_STARTED, Outcome
 from simrl.sweep.execute import run_points
 from simrl.sweep.grid import Point, Sweep, expand, force, load_sweep, seeds_of
+from simrl.sweep.left_out import LeftOut, left_out_lines
 from simrl.terminal import report
 
-KEYS = __doc__.split("\n\n", 1)[1]
+KEYS = (__doc__ or "").partition("\n\n")[2]  # python -OO keeps none
 """The arguments explained, for ``--help``."""
 
 
@@ -65,6 +68,7 @@ def parse(arguments: Sequence[str]) -> Request:
         if not equals or not key:
             raise ConfigError("argument", argument, "must be key=value; --help lists the keys")
         try:
+            check_aliases(text)
             given[key] = safe_load(text) if text else None
         except UNREADABLE as error:
             raise ConfigError(key, text, "is not a value; quote it") from error
@@ -120,8 +124,17 @@ class Carried:
 
     @property
     def all_ok(self) -> bool:
-        """Whether there is every result."""
-        return all(outcome.state == "ok" for outcome in self.outcomes)
+        """Whether there is every result that can be."""
+        return all(outcome.state in ("ok", LEFT_OUT) for outcome in self.outcomes)
+
+    @property
+    def left_out(self) -> list[LeftOut]:
+        """The points that cannot be simulated."""
+        return [
+            LeftOut(number, point.overrides, outcome.error or "")
+            for number, (point, outcome) in enumerate(zip(self.points, self.outcomes, strict=True))
+            if outcome.state == LEFT_OUT
+        ]
 
 
 def carry_out(file: str, request: Request) -> Carried:
@@ -163,6 +176,8 @@ def carry_out_points(
     carried = Carried(sweep, points, outcomes)
     for run_id, error in {outcome.run_id: outcome.error for outcome in outcomes if outcome.state == "failed"}.items():
         report(f"failed: {run_id}: {error}")
+    for line in left_out_lines(carried.left_out, len(points)):
+        report(line)
     unstarted = carried.states()[NOT_STARTED]
     if unstarted:
         report(f"{unstarted} of {len(points)} runs were not started, since one had failed (fail_fast)")

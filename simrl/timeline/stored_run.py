@@ -9,6 +9,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from simrl.config.compose import schema_of, typed
 from simrl.config.schema import GROUPS, ConfigError, SimulationConfig
+from simrl.config.yaml_file import load_yaml
 from simrl.config.yaml_text import UNREADABLE
 from simrl.runs.status import STATUS, damaged_table, read_status
 
@@ -50,7 +51,7 @@ def stored_config(folder: Path) -> SimulationConfig:
     """
     file = folder / CONFIG
     try:
-        stored = OmegaConf.load(file)
+        stored = load_yaml(file)
         assert isinstance(stored, DictConfig)
         return typed(OmegaConf.merge(_schemas(), stored))  # type: ignore[arg-type]
     except OSError as error:

@@ -64,6 +64,11 @@ def test_it_is_refused_in_one_line(
         pytest.param(("framework=verl_drop", "framework.admission.max_concurrent_rollouts=4"), "", id="17"),
         pytest.param(("rollout.costs.decode_base_s=0.005",), "measured (yours)", id="18-key"),
         pytest.param(("rollout.costs={decode_base_s:0.005}",), "measured (yours)", id="18-mapping"),
+        pytest.param(
+            ("+hardware.measured.qwen3_4b={decode_points: [[1, 0.004], [64, 0.01]]}", "model=qwen3_4b"),
+            "measured: hardware.measured.qwen3_4b",
+            id="18-entry",
+        ),
     ],
 )
 def test_it_runs(

@@ -27,7 +27,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from simrl.config.compose import split
 from simrl.config.composition import Composition, Compositions
+from simrl.config.hydra_settings import check_hydra
 from simrl.config.option_folders import config_folder, option_folder
+from simrl.config.overrides import measured_entry
 
 if TYPE_CHECKING:
     from hydra.core.config_search_path import ConfigSearchPath
@@ -63,7 +65,25 @@ class SharedComposition(ConfigLoader):
         from_shell: bool = True,
         validate_sweep_overrides: bool = True,
     ) -> DictConfig:
-        """Return what Hydra would compose."""
+        """Return what Hydra would compose.
+
+        Raises:
+            ConfigError: if Hydra would call something that is not SimRL's, its own or a plugin's.
+        """
+        config = self._composed(
+            config_name, list(map(measured_entry, overrides)), run_mode, from_shell, validate_sweep_overrides
+        )
+        check_hydra(config.hydra, overrides)
+        return config
+
+    def _composed(
+        self,
+        config_name: str | None,
+        overrides: list[str],
+        run_mode: RunMode,
+        from_shell: bool,
+        validate_sweep_overrides: bool,
+    ) -> DictConfig:
         choices, _ = split(override for override in overrides if not override.startswith(MODE))
         # the order of what is added or removed and of values matters
         if run_mode != RunMode.RUN or any(choice[0] in "+~" for choice in choices):

@@ -11,8 +11,9 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
-from numba import boolean, int64, typeof
+from numba import boolean, config, int64, typeof
 
+from simrl.config.schema import ConfigError
 from simrl.model.cost.iteration_table import IterationTable
 from simrl.model.engine.vllm import scheduler, stretch
 from simrl.model.engine.vllm.compiled import CACHE_FOLDER, remove_old_caches, stamp
@@ -58,7 +59,11 @@ def compiling_ahead() -> Iterator[Sequence[subprocess.Popen[bytes]]]:
     """Compile the parts in processes beside this one while the block runs; hand what is given to compile_engine().
 
     Nothing starts if the cache is complete; what still runs at the block's end is stopped.
+
+    Raises:
+        ConfigError: if Numba is told not to compile.
     """
+    check_compiler()
     parts = [] if COMPLETE.exists() else [_compiler(name) for name in PARTS]
     try:
         yield parts
@@ -66,6 +71,12 @@ def compiling_ahead() -> Iterator[Sequence[subprocess.Popen[bytes]]]:
         for part in parts:
             part.kill()
             part.wait()
+
+
+def check_compiler() -> None:
+    """Refuse to go on without a compiler: the engine's records are none of Python's objects."""
+    if disabled := getattr(config, "DISABLE_JIT", 0):  # set by Numba from the environment, unseen by type checkers
+        raise ConfigError("NUMBA_DISABLE_JIT", disabled, "the rollout engine must be compiled; unset it")
 
 
 def _compiler(part: str) -> subprocess.Popen[bytes]:
@@ -81,7 +92,11 @@ def compile_engine(
     Args:
         report: called with one line if it takes more than two seconds.
         ahead: the processes of :func:`compiling_ahead`.
+
+    Raises:
+        ConfigError: if Numba is told not to compile.
     """
+    check_compiler()
     if COMPLETE.exists():
         return 0.0
     started_s = time.monotonic()
