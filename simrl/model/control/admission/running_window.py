@@ -15,7 +15,7 @@ from simrl.model.control.ledger import Ledger
 class RunningWindow(Admission):
     """A window of running groups, shut while too many finished ones are queued.
 
-    While the trainer waits for its batch it takes groups out of the queue as they come: then none are queued.
+    While the trainer waits it takes groups out of the queue as they come: what its batch lacks is not queued.
 
     slime ``fully_async`` (624b824a, 2026-08-21): both windows are concurrency x engines / samples x prefetch factor.
     Dressage (de8e8694, 2026-08-21): max_active_groups running, and 0.8 x 1000 queued.
@@ -42,6 +42,7 @@ class RunningWindow(Admission):
 
     def room(self, ledger: Ledger) -> int:
         """Return the places in the window, none while the queue of finished groups is full."""
-        if not ledger.waiting_for_batch and len(ledger.ready) >= (self.max_ready or self.window):
+        queued = len(ledger.ready) - (ledger.missing if ledger.waiting_for_batch else 0)
+        if queued >= (self.max_ready or self.window):
             return 0
         return self.window - len(ledger.running)
