@@ -173,7 +173,7 @@ def _compared(row: Published, loads: Sequence[Load], *, without: bool | None) ->
 
 
 def fitted_on() -> tuple[str, ...]:
-    """Return the mechanisms the default calibration is fitted on; all others are predictions."""
+    """Return the mechanisms that costs and lengths are fitted on; some rules of others were chosen by their values."""
     return tuple(safe_load(CALIBRATION.read_text(encoding="utf-8"))["fit_on"])
 
 

@@ -39,8 +39,9 @@ def summary_text(comparison: pd.DataFrame, conclusions: pd.DataFrame, loads: int
     errors = throughput_errors(comparison)
     lines += [
         "",
-        f"  throughput error of the mechanisms the calibration was fitted on ({', '.join(fitted_on())}): "
-        f"{percent(errors['fitted'])}; of all others, which are predictions: {percent(errors['held_out'])}",
+        f"  throughput error of the mechanisms that costs and lengths were fitted on ({', '.join(fitted_on())}): "
+        f"{percent(errors['fitted'])}; of all others, for which only readings of rules were chosen: "
+        f"{percent(errors['held_out'])}",
     ]
     held = f"{always} hold on every load, {most} on more than half" if loads > 1 else f"{always} hold on this one load"
     lines += [f"  conclusions: {f'{len(judged)} judged; {held}' if len(judged) else '-'}"]

@@ -129,7 +129,7 @@ def tiles(content: Content) -> list[Tile]:
         ),
         Tile(
             percent(throughput_errors(content.comparison)["held_out"]),
-            f"the same for the mechanisms the calibration was not fitted on (it was on {', '.join(fitted_on())})",
+            f"the same for the mechanisms that costs and lengths were not fitted on (but on {', '.join(fitted_on())})",
         ),
         Tile(
             _of(most, len(judged)),

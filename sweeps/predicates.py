@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 
 from sweeps.loads import Load, Run
 from sweeps.measures import SCANNED, flat_from_cap_3
 
+Found = TypeVar("Found")
 STRICT_DROPPING = ("trl", "roll", "nemo_windowed", "verl_drop", "prime_rl")
 """Strict by dropping (section 9's list)."""
 STRICT_WAITING = ("nemo_weight_fifo", "nemo_in_order")
@@ -31,6 +33,13 @@ def runs_of(load: Load, framework: str, first: int = 1, last: int = 5) -> tuple[
     if {run.eta for run in runs} != set(range(first, last + 1)):
         raise LookupError(f"{framework}, eta {first} to {last}: runs are missing")
     return runs
+
+
+def some(found: Sequence[Found], what: str) -> Sequence[Found]:
+    """Return *found*; LookupError if it is empty: of nothing, everything would be true."""
+    if not found:
+        raise LookupError(f"{what}: there are none")
+    return found
 
 
 def verl(load: Load, strategy: str) -> tuple[Run, ...]:
@@ -59,7 +68,7 @@ def wait_exceeds_where_eta_is_small(load: Load) -> bool:
 
 
 def slow_batches_always_exceed(load: Load) -> bool:
-    return all(run.staleness > run.eta - 1 for run in load.special["slow_batches"])
+    return all(run.staleness > run.eta - 1 for run in some(load.special["slow_batches"], "the constructed load"))
 
 
 def wait_keeps_the_proved_bound(load: Load) -> bool:
@@ -68,8 +77,10 @@ def wait_keeps_the_proved_bound(load: Load) -> bool:
 
 
 def wait_matches_drop(load: Load) -> bool:
-    pairs = [(load.best_at("verl_wait", k, 1), load.best_at("verl_drop", k, 1)) for k in (1, 2, 3)]
-    return all(wait.throughput >= drop.throughput for wait, drop in pairs if wait is not None and drop is not None)
+    both = [(load.best_at("verl_wait", k, 1), load.best_at("verl_drop", k, 1)) for k in (1, 2, 3)]
+    pairs = [(wait, drop) for wait, drop in both if wait is not None and drop is not None]
+    found = some(pairs, "verl wait and verl drop at warm-up 1 with the same staleness")
+    return all(wait.throughput >= drop.throughput for wait, drop in found)
 
 
 def quota_exceeds(load: Load) -> bool:
@@ -148,7 +159,7 @@ def dropping_runs(load: Load) -> list[Run]:
 
 
 def long_ones_are_dropped(load: Load) -> bool:
-    return all(run["enrichment"] > 1 for run in dropping_runs(load))
+    return all(run["enrichment"] > 1 for run in some(dropping_runs(load), "runs that drop"))
 
 
 def dressage_is_least_biased(load: Load) -> bool:

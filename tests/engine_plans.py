@@ -173,7 +173,7 @@ class Instance:
             else:
                 break
         assert outcome in (stretch.REACHED, stretch.IDLE)
-        if until_ns < NEVER_NS and not self.state.engine["in_flight"][0]:
+        if until_ns < NEVER_NS:
             stretch.pass_time(self.state, until_ns)
 
     def apply(self, what: str, details: Any) -> None:
@@ -198,7 +198,7 @@ class Instance:
                 engine["version"] += 1
                 engine["hold_until_ns"] = details
                 if not engine["in_flight"]:
-                    stretch.pass_time(self.state, details)
+                    stretch.stand_until(self.state, details)
             case "look":
                 pass
             case _:

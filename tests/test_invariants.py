@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from simrl.config.schema import SimulationConfig
+from simrl.model.clock import to_ns
 from simrl.model.metrics import summarise, tokens_of, trained_levels
 from simrl.model.records import DROPPED_L2, DROPPED_L3, NONE, TRAINED, UNFINISHED, Records
 from simrl.model.simulation import simulate
@@ -97,6 +98,25 @@ def kv_blocks_and_queues_stay_within_their_limits(config: SimulationConfig, reco
         assert instance.busy_ns <= records.duration_ns + max(instance.busy_ns // max(instance.iterations, 1), 10**10)
 
 
+def samples_agree_with_trajectories(config: SimulationConfig, records: Records) -> None:
+    """At every sample, none of which lies beyond the end, as many requests are in flight as trajectories are under way.
+
+    One is from its submission to its end; what happens at a sample's instant comes before it.
+    """
+    rows = records.trajectories[records.trajectories["submit_ns"] != NONE]
+    cancelled = (rows["fate"] == DROPPED_L2) & (rows["finish_ns"] == NONE)
+    ends_ns = np.where(cancelled, rows["decided_ns"], rows["finish_ns"])
+    ends_ns = np.sort(ends_ns[ends_ns != NONE])
+    every_ns = to_ns(config.rollout.sample_every_s)
+    samples = np.concatenate(records.timelines)
+    for timeline in records.timelines:
+        np.testing.assert_array_equal(timeline["time_ns"], np.arange(0, records.duration_ns, every_ns))
+    times_ns = samples["time_ns"][: len(records.timelines[0])]
+    in_flight = (samples["running"] + samples["waiting"]).reshape(len(records.timelines), -1).sum(axis=0)
+    begun = np.searchsorted(np.sort(rows["submit_ns"]), times_ns, side="right")
+    np.testing.assert_array_equal(in_flight, begun - np.searchsorted(ends_ns, times_ns, side="right"))
+
+
 def engine_counters_agree_with_trajectories(_: SimulationConfig, records: Records) -> None:
     """What the engines counted is what the trajectories record: preemptions, re-prefilled tokens."""
     rows = records.trajectories
@@ -110,6 +130,7 @@ RULES = (
     versions_and_times_are_monotone,
     a_strict_mechanism_keeps_its_bound,
     kv_blocks_and_queues_stay_within_their_limits,
+    samples_agree_with_trajectories,
     engine_counters_agree_with_trajectories,
 )
 

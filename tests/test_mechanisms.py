@@ -134,14 +134,14 @@ def test_others_stay_within_eta_plus(rows: Rows, framework: str, etas: range, ov
         ("nemo_ready_first", range(1, 6), (3, 4, 6, 6, 8), (1, 1, 1, 1, 1)),
         ("layers_l1", range(1, 6), (3, 4, 6, 6, 8), (1, 1, 1, 1, 1)),
         ("openrlhf", range(1, 6), (0, 3, 4, 6, 6), (1, 1, 1, 1, 1)),
-        ("slime", range(1, 6), (3, 6, 5, 6, 7), (1, 2, 1, 1, 1)),
+        ("slime", range(1, 6), (3, 6, 5, 6, 7), (1, 1, 1, 1, 1)),
         ("dressage", range(1, 6), (3, 3, 3, 3, 3), (1, 1, 1, 1, 1)),
     ],
 )
 def test_knobs_that_bound_no_age(
     rows: Rows, framework: str, etas: range, published: tuple[int, ...], within: tuple[int, ...]
 ) -> None:
-    """Where the knob only limits admission, staleness is the published one within 1 (slime at 2: within 2)."""
+    """Where the knob only limits admission, staleness is the published one within 1."""
     for found, value, off in zip(rows.staleness(framework, etas), published, within, strict=True):
         assert abs(found - value) <= off
 
@@ -167,7 +167,6 @@ def test_waiting_and_admitting_waste_nothing(rows: Rows, framework: str, etas: r
         *(("roll", eta, value, 0.05) for eta, value in ((1, 0.297), (5, 0.142))),
         *(("prime_rl", eta, value, 0.05) for eta, value in ((1, 0.344), (2, 0.144), (3, 0.018), (4, 0.0))),
         *(("nemo_windowed", eta, v, 0.05) for eta, v in enumerate((0.164, 0.240, 0.301, 0.276, 0.235, 0.132))),
-        ("dressage", 1, 0.311, 0.07),
     ],
 )
 def test_waste_of_the_dropping_mechanisms(
@@ -233,9 +232,8 @@ def staleness(rows: Rows, name: str, etas: range) -> list[int]:
 
 PUBLISHED_OF_THE_FIRST = (
     *(("effective_throughput", "areal", eta, value, {"rel": 0.075}) for eta, value in ((1, 1916), (5, 1787))),
-    ("effective_throughput", "verl_drop", 1, 838, {"rel": 0.12}),
     *(
-        ("effective_throughput", "verl_drop", eta, value, {"rel": 0.10})
+        ("effective_throughput", "verl_drop", eta, value, {"rel": 0.075})
         for eta, value in ((2, 1436), (3, 1816), (4, 1945), (5, 1945))
     ),
     *(("waste", "areal", eta, 0.0, {"abs": 0.0}) for eta in range(6)),
@@ -256,6 +254,21 @@ def test_published_values_of_the_first(
     assert mean(rows, framework, eta, metric) == pytest.approx(published, **tolerance)
     twice = {kind: 2 * value for kind, value in tolerance.items()}
     assert of(rows, framework, eta)[0][metric] == pytest.approx(published, **twice)
+
+
+@pytest.mark.parametrize(
+    ("framework", "more", "metric", "published", "tolerance"),
+    [
+        ("dressage", (), "waste", 0.311, 0.05),
+        ("verl_drop", ("framework.warmup=1",), "effective_throughput", 838, 0.075 * 838),
+    ],
+)
+def test_the_two_misses_at_1_stay_small(
+    rows: Rows, framework: str, more: tuple[str, ...], metric: str, published: float, tolerance: float
+) -> None:
+    """The report's misses among them fall short of the published value, by at most one and a half tolerances."""
+    (found,) = rows.means(framework, range(1, 2), metric, *more)
+    assert tolerance < published - found < 1.5 * tolerance
 
 
 def test_areal_is_synchronous_at_0_and_exceeds_eta_above(rows: Rows) -> None:

@@ -236,8 +236,9 @@ class RecordingOrchestrator(Orchestrator):
         return started
 
     def finished(self, now_ns: int, trajectory: int, tokens: int) -> None:
-        """Take in a finished trajectory."""
-        super().finished(now_ns, trajectory, tokens)
+        """Take in a finished trajectory; upstream tells its cap nothing of one started at 0, its mark of none."""
+        group = self.dispatcher.groups[trajectory // self.dispatcher.group_size]
+        super().finished(now_ns, trajectory, tokens if group.running[trajectory] > 0 else 0)
         self._note_change("L", self.concurrency.limit)
         self.note("M", trajectory // self.dispatcher.group_size)
 

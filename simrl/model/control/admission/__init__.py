@@ -21,6 +21,8 @@ class Admission(Rule):
     """group | trajectory: what room counts. By trajectory, a group is begun when its first member has a place."""
     asked_per_trajectory: ClassVar[bool] = False
     """Whether room can change when a trajectory finishes whose group goes on."""
+    quota_keys: ClassVar[tuple[str, ...]] = ()
+    """Parameters to raise where :meth:`supply` is too little."""
 
     spread_at_update: bool = False
     """Whether requests that new weights abort are sent to the instances anew."""
@@ -42,9 +44,10 @@ def check_supply(admission: Admission, versions: int, groups_per_batch: int) -> 
         except ConfigError as error:
             raise ConfigError(f"framework.admission.{error.key}", error.value, error.hint) from error
         if supply < groups_per_batch:
+            keys = " or ".join(f"framework.admission.{key}" for key in admission.quota_keys) or "the admission quota"
             raise ConfigError(
                 "groups_per_batch",
                 groups_per_batch,
                 f"at version {version} framework.admission lets at most {supply} groups be unconsumed, "
-                f"fewer than a batch of {groups_per_batch}; lower groups_per_batch or widen the admission quota",
+                f"fewer than a batch of {groups_per_batch}; lower groups_per_batch or raise {keys}",
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from simrl.config.parameters import AtLeast
 from simrl.config.schema import ConfigError
@@ -19,6 +19,8 @@ class BufferPermits(Admission):
     in-flight permit comes back when its group finishes or is aborted, a buffer permit when it is picked, evicted or
     aborted. Nothing is dispatched while weights are loaded.
     """
+
+    quota_keys: ClassVar[tuple[str, ...]] = ("max_buffered_rollouts",)
 
     max_inflight_prompts: Annotated[int, AtLeast(1)]
     """Groups that may run."""

@@ -7,14 +7,15 @@ from fractions import Fraction
 from typing import Annotated
 
 from simrl.config.parameters import AtLeast, MoreThan
-from simrl.config.schema import ConfigError
 from simrl.model.control.admission import Admission
 from simrl.model.control.ledger import Ledger
 
 
 @dataclass(frozen=True)
 class RunningWindow(Admission):
-    """A window of running groups, shut while too many finished ones lie untaken.
+    """A window of running groups, shut while too many finished ones are queued.
+
+    While the trainer waits it takes groups out of the queue as they come: what its batch lacks is not queued.
 
     slime ``fully_async`` (624b824a, 2026-08-21): both windows are concurrency x engines / samples x prefetch factor.
     Dressage (de8e8694, 2026-08-21): max_active_groups running, and 0.8 x 1000 queued.
@@ -31,27 +32,17 @@ class RunningWindow(Admission):
     factor: Annotated[float, MoreThan(0)] = 1.0
     """fully_async_group_prefetch_factor."""
 
-    def __post_init__(self) -> None:
-        if self.window < 1:
-            raise ConfigError(
-                "concurrency_per_engine",
-                self.concurrency_per_engine,
-                f"x {self.engines} engines / {self.group_size} samples x {self.factor:g} gives no group; raise it",
-            )
-
     @property
     def window(self) -> int:
-        """Groups that may run."""
+        """Groups that may run: whole ones, one at least."""
         if self.max_running is not None:
             return self.max_running
-        return int(Fraction(self.concurrency_per_engine * self.engines, self.group_size) * Fraction(self.factor))
+        groups = Fraction(self.concurrency_per_engine * self.engines, self.group_size) * Fraction(self.factor)
+        return max(1, int(groups))
 
     def room(self, ledger: Ledger) -> int:
         """Return the places in the window, none while the queue of finished groups is full."""
-        if len(ledger.ready) >= (self.max_ready or self.window):
+        queued = len(ledger.ready) - (ledger.missing if ledger.waiting_for_batch else 0)
+        if queued >= (self.max_ready or self.window):
             return 0
         return self.window - len(ledger.running)
-
-    def supply(self, version: int, groups_per_batch: int) -> int:  # noqa: ARG002
-        """Return a full window that lands on a queue just short of full."""
-        return self.window + (self.max_ready or self.window) - 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from simrl.config.parameters import AtLeast
 from simrl.model.control.admission import Admission
@@ -21,6 +21,8 @@ class VersionQuota(Admission):
     NeMo-RL ``staleness_sampler.py`` (7ea279a, 2026-08-22): the gate of weight_fifo, ready_first and in_order.
     OpenRLHF in the article's form: ahead = async_queue_size - 1.
     """
+
+    quota_keys: ClassVar[tuple[str, ...]] = ("start_groups", "ahead", "quota_batch")
 
     ahead: Annotated[int, AtLeast(0)]
     """Batches admitted beyond the one being collected."""

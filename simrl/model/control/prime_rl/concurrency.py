@@ -109,7 +109,7 @@ class Concurrency:
     """Waiting requests at the last poll, by engine."""
 
     def __post_init__(self) -> None:
-        self.cap = float(self.options.initial_inflight or self.options.min_inflight)
+        self.cap = float(self._clamped(self.options.initial_inflight or self.options.min_inflight))
         self.limit = int(self.cap)
 
     def poll(self, now_ns: int, in_flight: int, readings: list[EngineReading]) -> int:
@@ -187,6 +187,6 @@ class Concurrency:
             tokens: its tokens; one that has none tells nothing.
         """
         before = in_flight + 1
-        in_use = FULL_SHARE * self.limit <= before <= self.limit  # after a trim more may be in flight
+        in_use = before >= FULL_SHARE * self.limit  # more than the limit, as well, after a trim
         if tokens > 0 and self.can_grow and now_ns < self.can_grow_until_ns and in_use:
             self._set(self._clamped(self.cap * GROWTH_PER_TURNOVER ** (1 / before)))

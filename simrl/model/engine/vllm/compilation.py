@@ -51,6 +51,7 @@ def calls_of(part: str) -> list[tuple[Any, tuple[Any, ...]]]:
         (scheduler.resubmit_all, (state,)),
         (scheduler.reset_running, (state,)),
         (stretch.pass_time, (state, int64)),
+        (stretch.stand_until, (state, int64)),
     ]
 
 

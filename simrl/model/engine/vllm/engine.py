@@ -195,12 +195,12 @@ class VllmEngine:
                 self.state = with_more_samples(self.state)
         self._ahead = False
         engine = self.state.engine
-        if not engine["in_flight"][0]:
-            since_ns = int(engine["clock_ns"][0])
-            self._make_room_for_samples(now_ns - since_ns)
+        computes, since_ns = bool(engine["in_flight"][0]), int(engine["clock_ns"][0])
+        if not computes or engine["next_sample_ns"][0] < now_ns:
+            self._make_room_for_samples(now_ns)
             stretch.pass_time(self.state, now_ns)
-            if engine["paused"][0]:
-                self._pause(since_ns, now_ns)
+        if not computes and engine["paused"][0]:
+            self._pause(since_ns, now_ns)
 
     def look(self, now_ns: int) -> EngineView:
         """Return what the engine shows at *now_ns*; unlike catch_up() this leaves the plan as it is."""
@@ -239,9 +239,10 @@ class VllmEngine:
         """Count a span in which the engine is kept from computing; nothing if it is empty."""
         self.paused_ns += max(0, end_ns - start_ns)
 
-    def _make_room_for_samples(self, span_ns: int = 0) -> None:
+    def _make_room_for_samples(self, until_ns: int) -> None:
         engine = self.state.engine[0]
-        needed = SAMPLES_AHEAD + span_ns // int(engine["sample_every_ns"])
+        due_ns = max(0, until_ns - int(engine["next_sample_ns"]))
+        needed = SAMPLES_AHEAD + due_ns // int(engine["sample_every_ns"])
         while len(self.state.samples) - int(engine["samples"]) < needed:
             self.state = with_more_samples(self.state)
 
@@ -313,13 +314,11 @@ class VllmEngine:
         """Start no iteration before *until_ns*."""
         engine = self.state.engine
         engine["hold_until_ns"] = until_ns
-        clock_ns = int(engine["clock_ns"][0])
-        self._make_room_for_samples(until_ns - clock_ns)
         if engine["in_flight"][0]:
             self._pause(int(engine["end_ns"][0]), until_ns)
         else:
-            self._pause(clock_ns, until_ns)
-            stretch.pass_time(self.state, until_ns)
+            self._pause(int(engine["clock_ns"][0]), until_ns)
+            stretch.stand_until(self.state, until_ns)
 
     def update(self, version: int, mode: str, hold_until_ns: int) -> Progress:
         """Load weights *version*; the next iteration starts no earlier than *hold_until_ns*."""

@@ -68,13 +68,31 @@ def samples_fit_until(state: EngineState) -> int:
 
 
 @compiled
-def pass_time(state: EngineState, to: int) -> None:
-    """Let an instance that computes nothing stand until *to*."""
+def sample_unchanged(state: EngineState, end_ns: int) -> bool:
+    """Record the samples due before *end_ns*, until when nothing changes; return whether there was room for all.
+
+    What an instance shows is recorded when it changes and not before: requests may come and go until then.
+    """
+    engine = state.engine[0]
+    sample_until(state, end_ns, engine.running, engine.waiting, engine.usable_blocks - engine.free_blocks)
+    return engine.next_sample_ns >= end_ns
+
+
+@compiled
+def stand_until(state: EngineState, to: int) -> None:
+    """Let an instance that computes nothing begin no iteration before *to*."""
     engine = state.engine[0]
     if to > engine.clock_ns:
-        sample_until(state, to, engine.running, engine.waiting, engine.usable_blocks - engine.free_blocks)
         engine.clock_ns = to
         engine.steady = 0
+
+
+@compiled
+def pass_time(state: EngineState, to: int) -> None:
+    """Come to *to*, the present: record the samples due before it; an instance that computes nothing stands there."""
+    sample_unchanged(state, to)
+    if state.engine[0].in_flight == 0:
+        stand_until(state, to)
 
 
 @compiled
@@ -127,7 +145,6 @@ def begin_iteration(state: EngineState) -> bool:
     engine.iterations += 1
     engine.iteration_version = engine.version
     engine.in_flight = 1
-    sample_until(state, engine.end_ns, engine.running, engine.waiting, engine.usable_blocks - engine.free_blocks)
     return True
 
 
@@ -141,7 +158,7 @@ def end_iteration(state: EngineState) -> None:
     if engine.reset_pending == 1:
         engine.reset_pending = 0
         reset_running(state)
-    pass_time(state, engine.hold_until_ns)
+    stand_until(state, engine.hold_until_ns)
 
 
 @compiled
@@ -295,11 +312,8 @@ def advance(state: EngineState, until_ns: int, single: bool) -> int:
         if engine.in_flight == 1:
             if engine.end_ns > until_ns:
                 return REACHED
-            if engine.next_sample_ns < engine.end_ns:  # begun with too little room for its samples
-                used_blocks = engine.usable_blocks - engine.free_blocks
-                sample_until(state, engine.end_ns, engine.running, engine.waiting, used_blocks)
-                if engine.next_sample_ns < engine.end_ns:
-                    return SAMPLES_FULL
+            if not sample_unchanged(state, engine.end_ns):
+                return SAMPLES_FULL
             end_iteration(state)
             if engine.finished > 0:
                 return COMPLETED
@@ -309,6 +323,8 @@ def advance(state: EngineState, until_ns: int, single: bool) -> int:
             return REACHED
         if engine.paused == PAUSED_ALL or (engine.running == 0 and (engine.waiting == 0 or engine.paused != UNPAUSED)):
             return IDLE
+        if not sample_unchanged(state, engine.clock_ns):  # it was held
+            return SAMPLES_FULL
         room_until_ns = samples_fit_until(state)
         if room_until_ns <= engine.clock_ns + engine.sample_every_ns:
             return SAMPLES_FULL
