@@ -17,7 +17,8 @@ from simrl.calibration.fit_report import fit_report
 from simrl.calibration.fitted_option import OPTION, OPTIONS, option_file, usage
 from simrl.calibration.forward_model import ForwardModel
 from simrl.calibration.spec import read_spec
-from simrl.cli.exit_code import BAD_INPUT, FAILED, INTERRUPTED, Terminated
+from simrl.cli.exit_code import BAD_INPUT, FAILED
+from simrl.cli.signals import code_of, words_of
 from simrl.config.schema import ConfigError
 from simrl.model.engine.vllm.compilation import compile_engine
 from simrl.runs.atomic import atomic_file
@@ -74,8 +75,8 @@ def main(options: argparse.Namespace) -> int:
     except RuntimeError as error:
         report(f"a run failed: {error}")
         return FAILED
-    except KeyboardInterrupt as error:
-        report("interrupted; nothing was written")
-        return error.code if isinstance(error, Terminated) else INTERRUPTED
+    except KeyboardInterrupt as stopped:
+        report(f"{words_of(stopped)}; nothing was written")
+        return code_of(stopped)
     print_answer(text)
     return 0

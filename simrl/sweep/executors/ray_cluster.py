@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -66,10 +68,22 @@ def connect(address: str = LOCAL, workers: int | None = None) -> None:
         }
     try:
         check_reachable(address)
-        ray.init(address=address, **options)
+        with own_sigterm():
+            ray.init(address=address, **options)
     except Exception as error:  # Ray raises whatever its transport does
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise ConfigError("ray.address", address, f"no Ray answers there ({reason}); local starts one here") from error
+
+
+@contextmanager
+def own_sigterm() -> Iterator[None]:
+    """Keep this process's way to take SIGTERM: Ray puts its own in its place, which would end a sweep with code 15."""
+    kept = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, kept)
 
 
 def check_reachable(address: str) -> None:
