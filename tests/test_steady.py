@@ -10,12 +10,12 @@ import pytest
 
 from simrl.plots import style
 from simrl.sweep.grid import expand
-from simrl.sweep.request import parse, requested
+from simrl.sweep.request import parse
 from sweeps.conclusions import CONCLUSIONS
 from sweeps.figures.steady_state import draw_steady_state
 from sweeps.loads import Load, Run
 from sweeps.standings import Standing, standings
-from sweeps.steady import GRID, VARIANTS, conclusions_text, main, standings_table
+from sweeps.steady import VARIANTS, conclusions_text, main, standings_table, sweep_of_variant
 from tests.conftest import compose_config
 
 PAGE = Path(__file__).parent.parent / "docs" / "steady.md"
@@ -72,12 +72,15 @@ def test_a_conclusion_is_counted_by_variant() -> None:
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_variant_can_be_run(name: str) -> None:
-    """Each variant's first and last points compose, with its window and split on at most 8 GPUs."""
-    points = expand(requested(GRID, parse([f"{key}={value}" for key, value in VARIANTS[name].items()])))
+    """Each variant's first and last points compose, within 8 GPUs; deadline adapts in steady state."""
+    points = expand(sweep_of_variant(name, parse(["seeds=1"])))
     for point in (points[0], points[-1]):
         config = compose_config(*point.overrides)
         assert len(config.measured) == (26 if "steady" in name else 10)
         assert config.rollout.gpus + config.trainer.gpus == 8
+    ours = [compose_config(*point.overrides) for point in points if "framework=deadline" in point.overrides]
+    adapts = {config.framework.admission["scarce_from"] > 0 for config in ours}
+    assert (adapts, len(ours)) == ({"steady" in name}, 6)
 
 
 def test_a_setting_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
