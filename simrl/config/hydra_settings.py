@@ -43,26 +43,37 @@ def check_hydra(hydra: DictConfig, overrides: Iterable[str] = ()) -> None:
     named = ("callbacks", "launcher", "sweeper", "job_logging", "hydra_logging")
     content: Any = {name: _plain(hydra, name) for name in named}
     own = {found[1] for override in overrides if (found := NAMED_CALLBACK.match(override))}
-    for name, callback in (content["callbacks"] or {}).items():
+    callbacks = content["callbacks"] or {}
+    if not isinstance(callbacks, dict):
+        raise ConfigError("hydra.callbacks", callbacks, "must be a mapping of callbacks by name")
+    for name, callback in callbacks.items():
         if name not in own and CALLBACKS.get(name) != callback:
             raise ConfigError(f"hydra.callbacks.{name}", callback, CALLBACK_HINT)
     for name in ("launcher", "sweeper"):
-        for key, target in _named(content[name], f"hydra.{name}", ("_target_",)):
-            if not is_plugin(target):
-                raise ConfigError(key, target, f"is no {name}; choose one by hydra/{name}=...")
+        _check_plugin(name, content[name])
     for name in ("job_logging", "hydra_logging"):
         for key, made in _named(content[name], f"hydra.{name}", ("()", "class")):
             if not LOGGING.fullmatch(str(made)):
                 raise ConfigError(key, made, "is no part of logging; name a class of logging or logging.handlers")
-    sweeper = content["sweeper"] or {}
+    sweeper = content["sweeper"]
     if sweeper.get("_target_") == BASIC_SWEEPER and sweeper.get("params"):
         hint = "is not swept over in a file; write KEY=VALUE,VALUE behind -m, or a file for simrl sweep"
         raise ConfigError("hydra.sweeper.params", sweeper["params"], hint)
 
 
+def _check_plugin(name: str, settings: Any) -> None:
+    if not isinstance(settings, dict):
+        raise ConfigError(f"hydra.{name}", settings, f"is no {name}; choose one by hydra/{name}=...")
+    for key, target in _named(settings, f"hydra.{name}", ("_target_",)):
+        if not is_plugin(target):
+            raise ConfigError(key, target, f"is no {name}; choose one by hydra/{name}=...")
+
+
 def _plain(hydra: DictConfig, name: str) -> Any:
     node = hydra._get_node(name)  # noqa: SLF001 - an unresolved look
-    return OmegaConf.to_container(node, resolve=False) if OmegaConf.is_config(node) else None
+    if OmegaConf.is_config(node):
+        return OmegaConf.to_container(node, resolve=False)
+    return None if node is None else node._value()  # noqa: SLF001
 
 
 def _named(content: Any, path: str, keys: tuple[str, ...]) -> Iterator[tuple[str, object]]:

@@ -15,7 +15,6 @@ from omegaconf import DictConfig, OmegaConf
 from simrl.config.compose import compose_point
 from simrl.config.hydra_settings import is_plugin
 from simrl.config.overrides import given_values, parsed, points_of, values_of
-from simrl.config.ranges import at_least
 from simrl.config.schema import ConfigError
 from simrl.runs.limits import SKIP, limits_of
 from simrl.runs.output_folder import output_folder
@@ -167,8 +166,8 @@ def check_hydras_own(read: list[Override], given: dict[str, Any]) -> None:
         key = f"{LAUNCHER}.{name}"
         if key in given and not fits(given[key]):
             raise ConfigError(key, given[key], hint)
-    if given.get(BATCH) is not None:
-        at_least(BATCH, given[BATCH], 1)
+    if not _is(given.get(BATCH), r"None|[1-9]\d*"):
+        raise ConfigError(BATCH, given[BATCH], "must be 1 or more, or null for all jobs at once")
 
 
 def check_files_launcher(overrides: list[str]) -> None:

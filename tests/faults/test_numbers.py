@@ -1,4 +1,4 @@
-"""Faults 29, 30 and 40: numbers that no cluster has are refused before anything runs."""
+"""Faults 10, 29, 30 and 40: numbers that no cluster has are refused before anything runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fault 35 and what is near it: when a signal comes, and how often, changes nothing about how a command ends."""
+"""Faults 35 and 36: when a signal comes, and how often, changes nothing about how a command ends."""
 
 from __future__ import annotations
 

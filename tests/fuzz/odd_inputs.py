@@ -13,7 +13,7 @@ from tests.fuzz.odd_traces import trace_file
 
 BASE = ("versions=1", "groups_per_batch=2", "group_size=2", "workload.mean_response_tokens=500")
 SIZES = ("versions", "groups_per_batch", "group_size", "workload.batches")
-KINDS = (("value", 10), ("choice", 2), ("command", 1), ("sweep", 4), ("trace", 5))
+KINDS = (("value", 10), ("choice", 2), ("command", 1), ("multirun", 2), ("sweep", 4), ("trace", 5))
 """What is made, and how often."""
 CHOSEN = (
     (), (), (), ("framework=roll",), ("framework=prime_rl",), ("framework=deadline",), ("workload=quantiles",),
@@ -41,6 +41,18 @@ PLAIN = (
     "1e9", "1e12", "1e16", "1e-300", "true", "false",
 )  # fmt: skip
 """Values that many keys take, the first eight such as no long run comes of."""
+HYDRA_KEYS = (
+    "hydra.launcher.backend", "hydra.launcher.batch_size", "hydra.launcher.max_nbytes", "hydra.launcher.mmap_mode",
+    "hydra.launcher.pre_dispatch", "hydra.launcher.prefer", "hydra.launcher.require", "hydra.launcher.temp_folder",
+    "hydra.launcher.timeout", "hydra.launcher.verbose", "hydra.launcher._target_", "hydra.launcher.nope",
+    "hydra.launcher", "hydra/launcher", "hydra/sweeper", "hydra.sweeper.max_batch_size", "hydra.sweeper.params",
+    "hydra.sweeper", "hydra.sweep.subdir", "hydra.run.dir", "hydra.job.name", "hydra.job.chdir", "hydra.job.num",
+    "hydra.job.env_set", "hydra.job.env_copy", "hydra.job", "hydra.mode", "hydra.verbose", "hydra.output_subdir",
+    "hydra.job_logging", "hydra.hydra_logging", "hydra/job_logging", "hydra.searchpath", "hydra.callbacks",
+    "hydra.callbacks.report", "hydra.help.template", "hydra.runtime.output_dir", "hydra", "hydra.nope", "experiment",
+    "infeasible", "resume", "fail_fast", "run.timeout_s", "run.retries", "run",
+)  # fmt: skip
+"""What decides how a sweep is carried out."""
 FACTORS = (1e-6, 0.01, 0.1, 0.5, 0.9, 1.1, 2, 3, 4, 7.5, 10, 100, 1e4, 1e9)
 WORDS = (*VALUES, " ", "", "x" * 5000, "[" * 60 + "]" * 60, "{a:" * 60 + "1" + "}" * 60, "9" * 4000, "1" + "0" * 400)
 
@@ -50,7 +62,7 @@ class OddInput:
     """One input."""
 
     kind: str
-    """value | choice (overrides) | command (a command line) | sweep | trace (a file)."""
+    """value | choice (overrides) | command, multirun (a command line) | sweep | trace (a file)."""
     arguments: tuple[str, ...] = ()
     suffix: str = ""
     content: bytes = b""
@@ -84,6 +96,8 @@ def odd_input(seed: int, known: Known) -> OddInput:
         return OddInput(kind, (*BASE, odd_choice(chance, options)))
     if kind == "command":
         return OddInput(kind, odd_command(chance, keys, options))
+    if kind == "multirun":
+        return OddInput(kind, odd_multirun(chance, keys))
     if kind == "sweep":
         return OddInput(kind, (), ".yaml", sweep_file(chance, keys))
     suffix, content, columns = trace_file(chance, WORDS)
@@ -143,6 +157,14 @@ def odd_command(chance: random.Random, keys: Sequence[str], options: Mapping[str
     ]
     given = [word for word in chance.sample(words, chance.randint(0, 3)) if word not in ("--run", "-m")]
     return (*((command,) if command else BASE), *given)
+
+
+def odd_multirun(chance: random.Random, keys: Sequence[str]) -> tuple[str, ...]:
+    """Return a command line of ``-m`` that starts no process of its own and writes where it is."""
+    swept = f"{chance.choice((*keys, 'seed', 'framework.eta'))}={','.join(chance.choices(WORDS, k=2))}"
+    of_hydra = f"{chance.choice(('', '', '', '+', '++', '~'))}{chance.choice(HYDRA_KEYS)}={chance.choice(WORDS)}"
+    given = chance.choice((("seed=0,1", of_hydra), ("seed=0,1", of_hydra), (swept,), (swept, odd_value(chance, keys))))
+    return ("-m", "hydra.launcher.n_jobs=1", "hydra.sweep.dir=swept", *BASE, *given)
 
 
 def sweep_file(chance: random.Random, keys: Sequence[str]) -> bytes:

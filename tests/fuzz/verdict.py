@@ -68,7 +68,7 @@ def verdict(given: OddInput, folder: Path) -> Verdict:
     try:
         with time_limit(LONGEST_S), warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)  # on a terminal it would be lines of its own
-            if given.kind == "command":
+            if given.kind in ("command", "multirun"):
                 return _command(given, folder)
             if given.kind == "sweep":
                 return _sweep(file)

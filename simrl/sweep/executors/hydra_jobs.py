@@ -57,6 +57,10 @@ class SharedComposition(ConfigLoader):
             self._pickled = pickle.dumps(self.loader)
         return _unpickled, (self.token, self._pickled)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> SharedComposition:
+        """Return itself, of which only the compositions grow: a job in this process needs no pickle."""
+        return self
+
     def load_configuration(
         self,
         config_name: str | None,
