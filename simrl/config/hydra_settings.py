@@ -43,10 +43,7 @@ def check_hydra(hydra: DictConfig, overrides: Iterable[str] = ()) -> None:
     named = ("callbacks", "launcher", "sweeper", "job_logging", "hydra_logging")
     content: Any = {name: _plain(hydra, name) for name in named}
     own = {found[1] for override in overrides if (found := NAMED_CALLBACK.match(override))}
-    callbacks = content["callbacks"] or {}
-    if not isinstance(callbacks, dict):
-        raise ConfigError("hydra.callbacks", callbacks, "must be a mapping of callbacks by name")
-    for name, callback in callbacks.items():
+    for name, callback in (content["callbacks"] or {}).items():
         if name not in own and CALLBACKS.get(name) != callback:
             raise ConfigError(f"hydra.callbacks.{name}", callback, CALLBACK_HINT)
     for name in ("launcher", "sweeper"):

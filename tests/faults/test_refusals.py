@@ -29,7 +29,6 @@ REFUSED = [
     (39, ("-m", "seed=0,1", "hydra.sweeper.max_batch_size=0"), "hydra.sweeper.max_batch_size=0: must be 1 or more"),
     (39, ("-m", "seed=0,1", "hydra.sweeper.max_batch_size=:"), "hydra.sweeper.max_batch_size=:: must be 1 or more"),
     (39, ("-m", "seed=0,1", "hydra.sweeper=-0.0"), "hydra.sweeper=-0.0: is no sweeper"),
-    (39, ("-m", "seed=0,1", "hydra.callbacks=5"), "hydra.callbacks=5: must be a mapping"),
     (39, ("-m", "seed=0,1", "hydra.launcher=null"), "hydra.launcher=None: is no launcher"),
     (39, ("-m", "seed=0,1", "hydra.launcher.timeout=0.001"), "hydra.launcher.timeout=0.001: would end the sweep"),
     (39, ("--resolve",), "--resolve is for --cfg"),
