@@ -41,10 +41,11 @@ OUTPUT = Path(os.environ.get("SIMRL_OUTPUT", "../outputs"))  # a notebook's work
 #
 # Change these. `python -m simrl --help` lists the options; [calibration.md](../docs/calibration.md) explains how to fit
 # them to a run that you measured. For your own lengths: `{"workload": "trace", "workload.path": "lengths.jsonl"}`.
+# `"experiment": "steady"` leaves the start-up out.
 
 # %%
 CAP = 2  # largest staleness of a trained token that the algorithm tolerates, versions
-SETTING = {"hardware": "h100", "model": "qwen3_8b", "rollout.instances": 2}
+SETTING = {"experiment": "steady", "hardware": "h100", "model": "qwen3_8b", "rollout.instances": 2}
 CANDIDATES = {  # the etas that make sense for each; a strict bound is eta or eta - 1
     "areal": [1, 2],
     "verl_drop": [2, 3],
@@ -57,7 +58,8 @@ CANDIDATES = {  # the etas that make sense for each; a strict bound is eta or et
 SEEDS = 16
 if SMALL:
     CANDIDATES, SEEDS = {"areal": [1, 2], "verl_drop": [3], "deadline": [2]}, 4
-    SETTING |= {"versions": 2, "groups_per_batch": 2, "group_size": 2, "workload.mean_response_tokens": 1000}
+    SETTING |= {"versions": 2, "measure_from": 0, "groups_per_batch": 2, "group_size": 2}
+    SETTING |= {"workload.mean_response_tokens": 1000}
 
 # %% [markdown]
 # ## Sweep

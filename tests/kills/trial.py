@@ -74,6 +74,21 @@ def tables(folder: Path) -> dict[str, bytes]:
     return {name: (folder / SWEEP / name).read_bytes() for name in TABLES}
 
 
+def workers(marker: str) -> list[int]:
+    """Return the process ids of a sweep's workers."""
+    return [pid for pid, line in sorted(processes_with(marker).items()) if any(sign in line for sign in WORKERS)]
+
+
+def await_moment(kind: Kind, process: subprocess.Popen[str], marker: str, took_s: float, chance: random.Random) -> None:
+    """Wait until some moment of the sweep; if a worker is to be disturbed, of the time after the first one is there."""
+    if kind.whom == "parent":
+        time.sleep(chance.uniform(0.05, took_s))
+        return
+    while process.poll() is None and not workers(marker):
+        time.sleep(0.02)
+    time.sleep(chance.uniform(0, took_s / 3))
+
+
 def disturb(kind: Kind, process: subprocess.Popen[str], marker: str, chance: random.Random) -> bool:
     """Send the signal; return whether there was whom to send it to."""
     if kind.whom == "parent":
@@ -84,11 +99,11 @@ def disturb(kind: Kind, process: subprocess.Popen[str], marker: str, chance: ran
         else:
             process.send_signal(kind.number)
         return True
-    workers = [pid for pid, line in sorted(processes_with(marker).items()) if any(sign in line for sign in WORKERS)]
-    if not workers:
+    there = workers(marker)
+    if not there:
         return False
     try:
-        os.kill(chance.choice(workers), kind.number)
+        os.kill(chance.choice(there), kind.number)
     except ProcessLookupError:
         return False
     return True
@@ -111,7 +126,7 @@ def trial(kind: Kind, number: int, folder: Path, took_s: float, reference: dict[
     marker = f"SIMRL_TRIAL={kind}-{number}-{os.getpid()}"
     wrong = []
     process = started(kind.way, folder, marker)
-    time.sleep(chance.uniform(0.05, took_s))
+    await_moment(kind, process, marker, took_s, chance)
     reached = disturb(kind, process, marker, chance)
     try:
         _, said = process.communicate(timeout=HANGS_S)
