@@ -123,6 +123,7 @@ def cap_figure(settings: pd.DataFrame):
         axis.set(xlim=(min(-0.4, settings["max_staleness"].min() - 0.5), max(right, CAP + 0.9)))
         axis.set_xticks(range(int(max(right, CAP + 0.9)) + 1))
         axis.yaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        layout.mark_break(axis)
         handles = [
             Line2D(
                 [],
