@@ -145,6 +145,6 @@ def test_the_dealing_table(case):
 
 @pytest.mark.parametrize("case", ARRIVAL, ids=str)
 def test_what_arrives_together_is_dealt_together(case):
-    """Mini-batches in the order of arrival: within 8 % of the specification, whose own dealing breaks ties otherwise."""
+    """Mini-batches of arrival: within 8 % of the specification, whose own dealing breaks ties otherwise."""
     mini_batches, ranks = case
     assert table_s(sample(), ranks, mini_batches, "verl_v1") == pytest.approx(ARRIVAL[case], rel=0.08)
