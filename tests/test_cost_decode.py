@@ -110,9 +110,10 @@ def test_no_bias_by_tensor_parallelism(ranks):
 
 
 def test_one_rank_is_biased_by_a_single_run_on_a100():
-    """With one rank, B200 is within 8 %; the four points of one 1.7B run on A100 come out more than 20 % fast."""
+    """With one rank, B200 is within 8 %; four points of a 1.7B run on A100, 15 to 22 % fast, make it 9.5 % in all."""
     assert abs(errors(age="new", tp="1", hardware="b200").mean()) < 0.08
-    assert -0.30 < errors(age="new", tp="1", hardware="a100").mean() < -0.20
+    assert -0.22 < errors(age="new", tp="1", hardware="a100").mean() < -0.15
+    assert -0.10 < errors(age="new", tp="1").mean() < -0.09
 
 
 def test_a_card_never_looked_at():
@@ -234,8 +235,17 @@ def test_one_scale_slows_everything():
 
 def test_stacks_differ_by_their_launches():
     """SGLang launches a dense layer slower than vLLM, experts faster."""
-    assert launch_s(model(), "sglang") > launch_s(model(), "vllm")
-    assert launch_s(model("qwen3_30b_a3b"), "sglang") < launch_s(model("qwen3_30b_a3b"), "vllm")
+    dense, experts = model(), model("qwen3_30b_a3b")
+    assert launch_s(CARD("h100"), dense, "sglang") > launch_s(CARD("h100"), dense, "vllm")
+    assert launch_s(CARD("h100"), experts, "sglang") < launch_s(CARD("h100"), experts, "vllm")
+
+
+def test_a_card_of_slower_small_kernels_launches_slower():
+    """A100's launches, and nothing else, take 1.18 times as long as those of the fitted cards."""
+    card, dense = CARD("a100"), model()
+    as_fitted = replace(card, iteration=replace(card.iteration, launch_scale=1.0))
+    more_s = decode_linear_s(card, dense, engines(), REQUESTS) - decode_linear_s(as_fitted, dense, engines(), REQUESTS)
+    assert more_s == pytest.approx(0.18 * 36 * 44.36e-6)
 
 
 def test_allreduces_grow_with_the_message_and_the_network():

@@ -35,6 +35,7 @@ BOUNDS = {
     "hardware.iteration.kv_efficiency": Bounds(1e-6, 1, ""),
     "hardware.iteration.gemm_efficiency": Bounds(1e-6, 1, ""),
     "hardware.iteration.gemm_efficiency_fp8": Bounds(1e-6, 1, ""),
+    "hardware.iteration.launch_scale": Bounds(1e-6, 1e6, ""),
     "hardware.iteration.sync_s": Bounds(0, 1, "s"),
     "hardware.iteration.allreduce_scale": Bounds(1e-6, 1e6, ""),
     "rollout.stack_scale": Bounds(1e-6, 1e6, ""),

@@ -65,6 +65,8 @@ class IterationRates:
     """Share of the bf16 peak that large bf16 products reach."""
     gemm_efficiency_fp8: float | None = None
     """Share of the fp8 peak (twice bf16's) that large fp8 products reach; null if the card computes them in bf16."""
+    launch_scale: float = 1.0
+    """Multiplies the launch times of the layers, which were fitted on cards whose small kernels take about as long."""
     sync_s: float = 2.386e-6
     """Time per all-reduce and doubling of the ranks beyond what the table below has, s."""
     allreduce_table: str | None = None
@@ -92,6 +94,7 @@ def check_iteration_rates(rates: IterationRates) -> None:
     """Refuse efficiencies that are no shares, and all-reduces nobody measured."""
     for key in ("weight_efficiency", "kv_efficiency", "gemm_efficiency", "gemm_efficiency_fp8"):
         fraction(f"hardware.iteration.{key}", getattr(rates, key))
+    more_than("hardware.iteration.launch_scale", rates.launch_scale, 0)
     at_least("hardware.iteration.sync_s", rates.sync_s, 0)
     one_of("hardware.iteration.allreduce_table", rates.allreduce_table or "h100", ALLREDUCE_TABLES)
     more_than("hardware.iteration.allreduce_scale", rates.allreduce_scale, 0)

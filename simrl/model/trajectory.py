@@ -120,8 +120,10 @@ class Trajectories:
         """
         lengths: list[int] = []
         for number, turns in enumerate(members, group * self.group_size):
-            input_tokens = sum([turn.input_tokens for turn in turns])
-            output_tokens = sum([turn.output_tokens for turn in turns])
+            input_tokens, output_tokens, _ = turns[0]
+            for turn in turns[1:]:
+                input_tokens += turn.input_tokens
+                output_tokens += turn.output_tokens
             self._living[number] = Trajectory(number, group, turns, input_tokens, output_tokens)
             lengths += (input_tokens, output_tokens)
         self._log.opened(group, version, lengths)
@@ -130,7 +132,7 @@ class Trajectories:
         """Begin a turn on *instance*."""
         if trajectory.state == OPENED:
             self._log.submitted(trajectory.number, instance, now_ns)
-        _enter(trajectory, GENERATING)
+        _enter(GENERATING, (trajectory,))
         trajectory.instance = instance
 
     def move(self, trajectory: Trajectory, instance: int) -> None:
@@ -142,10 +144,10 @@ class Trajectories:
         """End a turn, the last token of which has the weights *version*: away, or scored after the last turn."""
         trajectory = self._living[finished.trajectory]
         if trajectory.turns_done + 1 < len(trajectory.turns):
-            _enter(trajectory, AWAY)
+            _enter(AWAY, (trajectory,))
             trajectory.turns_done += 1
             return trajectory
-        _enter(trajectory, SCORED)
+        _enter(SCORED, (trajectory,))
         trajectory.turns_done += 1
         trajectory.end_version = version
         self._log.finished(finished, version)
@@ -161,8 +163,7 @@ class Trajectories:
 
     def let_through(self, trajectories: Iterable[Trajectory]) -> None:
         """Make scored trajectories ready for training."""
-        for trajectory in trajectories:
-            _enter(trajectory, READY)
+        _enter(READY, trajectories)
 
     def train(self, trajectories: Sequence[Trajectory], version: int, now_ns: int) -> None:
         """End ready trajectories in the batch of the trainer version *version*."""
@@ -180,12 +181,13 @@ class Trajectories:
         self._log.decided([trajectory.number for trajectory in trajectories], DROPPED_L2, now_ns)
 
     def _end(self, trajectories: Sequence[Trajectory], state: str) -> None:
+        _enter(state, trajectories)
         for trajectory in trajectories:
-            _enter(trajectory, state)
             del self._living[trajectory.number]
 
 
-def _enter(trajectory: Trajectory, state: str) -> None:
-    if state not in NEXT[trajectory.state]:
-        raise LifecycleError(f"trajectory {trajectory.number} is {trajectory.state} and cannot become {state}")
-    trajectory.state = state
+def _enter(state: str, trajectories: Iterable[Trajectory]) -> None:
+    for trajectory in trajectories:
+        if state not in NEXT[trajectory.state]:
+            raise LifecycleError(f"trajectory {trajectory.number} is {trajectory.state} and cannot become {state}")
+        trajectory.state = state

@@ -2,14 +2,14 @@
 
 With n decoding requests and C tokens in their contexts together an iteration takes ``g(n) + c * C``::
 
-    g(n) = layers * launch_s + moe_layers * moe_launch_s
+    g(n) = launch_scale * (layers * launch_s + moe_layers * moe_launch_s)
          + hypot(weights read / (tp * bandwidth * share), 2 * multiplied parameters * n / (tp * peak * share))
          + request_s * n                                             (dense models)
          + state_bytes * n / (tp * bandwidth * share)                (linear attention)
          + layers * (two all-reduces of n * hidden elements)         (tp > 1)
     c    = KV bytes of a token / (shards * bandwidth * share)
 
-The constants below were fitted together on published runs on H20, H100, H200 and B200 (135 points; 7.5 % mean error on
+The constants below were fitted together on published runs on H20, H100, H200 and B200 (135 points; 7.3 % mean error on
 107 held-back ones); launch times and the cards' weight_efficiency trade against each other and are no measurements of
 their own. Experts are read that at least one of n tokens is routed to; routing is somewhat less even than at random.
 """
@@ -101,17 +101,19 @@ def flops_per_s(hardware: HardwareConfig, precision: str | None) -> float:
     return hardware.peak_flops_per_s * rates.gemm_efficiency
 
 
-def launch_s(model: ModelConfig, stack: str) -> float:
+def launch_s(hardware: HardwareConfig, model: ModelConfig, stack: str) -> float:
     """Time an iteration spends whatever its batch.
 
     Args:
+        hardware: Gives the scale of a card whose small kernels are slower than those of the cards fitted.
         model: Shape of the model.
         stack: vllm | sglang.
 
     Returns:
         Duration, s.
     """
-    return model.layers * LAYER_LAUNCH_S[stack] + moe_layers(model) * MOE_LAYER_LAUNCH_S[stack]
+    layers_s = model.layers * LAYER_LAUNCH_S[stack] + moe_layers(model) * MOE_LAYER_LAUNCH_S[stack]
+    return hardware.iteration.launch_scale * layers_s
 
 
 def decode_linear_s(
@@ -135,7 +137,7 @@ def decode_linear_s(
     weight_share = hardware.iteration.weight_efficiency * (MOE_READ_EFFICIENCY if experts else 1)
     read_s = weights_read_bytes(model, n, rollout.weight_precision) / (bytes_per_s * weight_share)
     compute_s = 2 * multiplied_parameters(model) * n / (ranks * flops_per_s(hardware, rollout.weight_precision))
-    seconds = launch_s(model, rollout.stack) + np.hypot(read_s, compute_s)
+    seconds = launch_s(hardware, model, rollout.stack) + np.hypot(read_s, compute_s)
     if not experts:
         seconds = seconds + REQUEST_S * n
     kept = 2 * request_state_bytes(model) / ranks  # the state is read and written

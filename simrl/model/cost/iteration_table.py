@@ -233,7 +233,7 @@ def derived_table(hardware: HardwareConfig, model: ModelConfig, rollout: Rollout
     return IterationTable(
         decode_linear_s=decode_linear_s(hardware, model, rollout, np.maximum(np.arange(rollout.max_num_seqs + 1), 1)),
         decode_per_context_token_s=decode_per_context_token_s(hardware, model, rollout),
-        prefill_base_s=prefill_base_s(model, rollout),
+        prefill_base_s=prefill_base_s(hardware, model, rollout),
         prefill_per_token_s=prefill_per_token_s(hardware, model, rollout),
         prefill_per_token_context_s=prefill_per_token_context_s(hardware, model, rollout),
         provenance="assumed" if ranks > hardware.gpus_per_node else known,

@@ -16,17 +16,18 @@ if TYPE_CHECKING:
     from simrl.config.schema import HardwareConfig, ModelConfig, RolloutConfig
 
 
-def prefill_base_s(model: ModelConfig, rollout: RolloutConfig) -> float:
+def prefill_base_s(hardware: HardwareConfig, model: ModelConfig, rollout: RolloutConfig) -> float:
     """Time the constant part of an iteration that prefills.
 
     Args:
+        hardware: The accelerator.
         model: Shape of the model.
         rollout: Stack and stack_scale.
 
     Returns:
         Duration, s.
     """
-    return rollout.stack_scale * launch_s(model, rollout.stack)
+    return rollout.stack_scale * launch_s(hardware, model, rollout.stack)
 
 
 def prefill_per_token_s(hardware: HardwareConfig, model: ModelConfig, rollout: RolloutConfig) -> float:

@@ -136,6 +136,9 @@ class VllmEngine:
     def __init__(self, options: EngineOptions, times: IterationTable, *, single: bool = False):
         self.state = build_state(options, times)
         self._saved = build_state(options, times)
+        fields = self.state.engine  # views of shape (1,), made once: to make one takes NumPy longer than to read it
+        self._in_flight, self._clock_ns = fields["in_flight"], fields["clock_ns"]
+        self._next_sample_ns, self._finished = fields["next_sample_ns"], fields["finished"]
         self._limits = (options.blocks - 1, options.blocks * options.block_size, options.max_model_len)
         """Usable blocks, tokens of all blocks, tokens of the longest request."""
         self._single = single
@@ -194,12 +197,11 @@ class VllmEngine:
             while stretch.advance(self.state, now_ns, False) == stretch.SAMPLES_FULL:
                 self.state = with_more_samples(self.state)
         self._ahead = False
-        engine = self.state.engine
-        computes, since_ns = bool(engine["in_flight"][0]), int(engine["clock_ns"][0])
-        if not computes or engine["next_sample_ns"][0] < now_ns:
+        computes, since_ns = self._in_flight.item(), self._clock_ns.item()
+        if not computes or self._next_sample_ns.item() < now_ns:
             self._make_room_for_samples(now_ns)
             stretch.pass_time(self.state, now_ns)
-        if not computes and engine["paused"][0]:
+        if not computes and self.state.engine["paused"][0]:
             self._pause(since_ns, now_ns)
 
     def look(self, now_ns: int) -> EngineView:
@@ -255,7 +257,7 @@ class VllmEngine:
         assert self.due_ns is not None
         state = self.state
         collected = []
-        for slot in state.finished[: state.engine["finished"][0]].tolist():
+        for slot in state.finished[: self._finished.item()].tolist():
             record = state.requests[slot]
             finished = FinishedRequest(self.due_ns, *FINISHED_FIELDS(record.item()))
             record["status"] = FREE
