@@ -134,7 +134,8 @@ def import_files(source: str, paths: Sequence[Path], output: Path) -> str:
         progress.end(time.monotonic() - started_s)
         run.engine.flush()
         engine_file.close()
-        return _write(aside, source, run, files, output)
+        overrides, not_read = settings_of(run)
+        return write_import(aside, source, run, len(files), output, overrides, not_read)
 
 
 def _jobs(readers: list[ModuleType], files: list[Path], given: set[Path]) -> tuple[list[tuple[ModuleType, Path]], int]:
@@ -226,7 +227,16 @@ class EngineFile:
         self._writer = None
 
 
-def _write(aside: Path, source: str, run: ImportedRun, files: list[Path], output: Path) -> str:
+def write_import(
+    aside: Path,
+    source: str,
+    run: ImportedRun,
+    files: int,
+    output: Path,
+    overrides: list[str],
+    not_read: dict[str, Any] | None = None,
+) -> str:
+    """Write all but the engine windows into *aside*, which will be *output*; return the report."""
     from pyarrow import parquet  # noqa: PLC0415
 
     tokens_from_characters(run)
@@ -234,7 +244,7 @@ def _write(aside: Path, source: str, run: ImportedRun, files: list[Path], output
     rows = [run.steps[step] for step in sorted(run.steps)]
     columns = {name: [row.get(name, float("nan")) for row in rows] for name in STEP}
     parquet.write_table(arrow_table(columns, STEP), aside / STEPS_FILE, compression="zstd")
-    overrides, not_read = settings_of(run)
+    not_read = not_read or {}
     content = {
         "source": source,
         "overrides": overrides,
@@ -244,7 +254,7 @@ def _write(aside: Path, source: str, run: ImportedRun, files: list[Path], output
         "files": len({count.path for count in run.files}),
     }
     (aside / SETTINGS_FILE).write_text(plain_yaml_text(content), encoding="utf-8")
-    text = import_report(run, len(files), overrides, not_read, output)
+    text = import_report(run, files, overrides, not_read, output)
     (aside / REPORT_FILE).write_text(text, encoding="utf-8")
     return text
 

@@ -42,6 +42,8 @@ def read(path: Path, run: ImportedRun, progress: ReadProgress | None = None) -> 
         content = json.loads(path.read_bytes())
         options = content["engine_kwargs"]
         run.settings.update({f"engine_kwargs.{key}": value for key, value in options.items()})
+        if pool := count_of(content.get("kv_cache", {}).get("num_kv_tokens"), 1):
+            run.pools["0"] = (float(pool), None)
         count.used += 1
     except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
         count.damaged["meta.json without engine_kwargs"] += 1
@@ -63,6 +65,7 @@ def _request(record: dict[str, Any], run: ImportedRun, count: FileCount) -> None
 
 def _ticks(path: Path, run: ImportedRun, count: FileCount) -> None:
     before = 0.0
+    ranks = run.settings.get("engine_kwargs.data_parallel_size") or 1  # the ticks are sums over alike engines
     with path.open(encoding="utf-8", errors="replace", newline="") as file:
         for row in csv.DictReader(file):
             numbers = [number_of(row.get(name)) for name in COLUMNS]
@@ -72,8 +75,8 @@ def _ticks(path: Path, run: ImportedRun, count: FileCount) -> None:
             t, prompt, generated, running, waiting, used = (float(number or 0.0) for number in numbers)
             usage = used / 100 if used > 0 else None  # three of the four runs log 0 throughout
             run.engine.add(
-                t_s=t, engine="0", kind="console", window_s=t - before, running=running, waiting=waiting,
-                kv_usage=usage, gen_tok_s=generated, prefill_tok_s=prompt,
+                t_s=t, engine="0", kind="console", window_s=t - before, running=running / ranks,
+                waiting=waiting / ranks, kv_usage=usage, gen_tok_s=generated / ranks, prefill_tok_s=prompt / ranks,
             )  # fmt: skip
             before = t
             count.used += 1

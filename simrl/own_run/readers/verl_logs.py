@@ -228,9 +228,24 @@ def _gpus(settings: dict[str, Any]) -> list[str]:
         out.append(f"rollout.instances={rollout // ranks}")
     if rollout and training:
         out.append(f"hardware.gpus={rollout + training}")
-    if training and settings.get("actor_rollout_ref.actor.strategy") in ("fsdp", "fsdp2"):
-        sequence = settings.get("actor_rollout_ref.actor.ulysses_sequence_parallel_size", 1)
-        if isinstance(sequence, int) and sequence > 0 and training % sequence == 0:
-            out += ["trainer=fsdp", f"trainer.sequence_parallel={sequence}"]
-            out.append(f"trainer.data_parallel={training // sequence}")
-    return out
+    return out + (_layout(settings, training) if training else [])
+
+
+def _layout(settings: dict[str, Any], gpus: int) -> list[str]:
+    """Return the trainer and how its GPUs are laid out; nothing if the settings do not say."""
+    strategy = settings.get("actor_rollout_ref.actor.strategy")
+    if strategy in ("fsdp", "fsdp2"):
+        option, names = "fsdp", {"ulysses_sequence_parallel_size": "sequence_parallel"}
+    elif strategy == "megatron":
+        option, names = "megatron_lm", {
+            "megatron.tensor_model_parallel_size": "tensor_parallel",
+            "megatron.pipeline_model_parallel_size": "pipeline_parallel",
+            "megatron.context_parallel_size": "context_parallel",
+        }  # fmt: skip
+    else:
+        return []
+    sizes = {ours: settings.get(f"actor_rollout_ref.actor.{key}", 1) for key, ours in names.items()}
+    if not all(isinstance(size, int) and size > 0 for size in sizes.values()) or gpus % math.prod(sizes.values()):
+        return []
+    sizes["data_parallel"] = gpus // math.prod(sizes.values())
+    return [f"trainer={option}", *(f"trainer.{ours}={size}" for ours, size in sizes.items())]
