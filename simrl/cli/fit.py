@@ -12,11 +12,11 @@ from pathlib import Path
 from shlex import quote
 
 from simrl.api import load_config
-from simrl.config.schema import ConfigError
+from simrl.config.schema import ConfigError, SimulationConfig
 from simrl.own_run.importing import no_folder_left
 from simrl.own_run.option_files import LENGTHS, OPTIONS, check_name, option_texts, write_lengths
 from simrl.own_run.own_fit import OwnFit, fit_own_run
-from simrl.own_run.stored_import import read_import
+from simrl.own_run.stored_import import StoredImport, read_import
 from simrl.own_run.verdict import fit_report
 from simrl.runs.atomic import atomic_folder
 from simrl.runs.output_folder import output_folder
@@ -39,20 +39,32 @@ def fit_import(given: str | Path, overrides: Sequence[str], output: Path, name: 
     """
     check_name(name)
     run = read_import(given)
-    _refuse_other_folder(output)
+    refuse_other_folder(output)
     all_overrides = together(run.overrides, overrides)
     config = load_config(all_overrides)
     fitted = fit_own_run(run, config)
     if not fitted.coefficients:
         raise ConfigError("FOLDER", given, "has nothing that can be fitted; its import.md says what is missing")
-    texts = option_texts(name, fitted, run, config, all_overrides, output)
-    report = fit_report(fitted, usage(output, name))
     with no_folder_left(output), atomic_folder(output) as aside:
-        for path, text in {REPORT: report, **texts}.items():
-            (aside / path).parent.mkdir(parents=True, exist_ok=True)
-            (aside / path).write_text(text, encoding="utf-8")
-        write_lengths(run, config.group_size, aside / LENGTHS)
-    return fitted, report
+        return fitted, write_fit(aside, name, fitted, run, config, all_overrides, output)
+
+
+def write_fit(
+    aside: Path,
+    name: str,
+    fitted: OwnFit,
+    run: StoredImport,
+    config: SimulationConfig,
+    overrides: Sequence[str],
+    output: Path,
+) -> str:
+    """Write report, options and lengths into *aside*, which will be *output*; return the report."""
+    report = fit_report(fitted, usage(output, name))
+    for path, text in {REPORT: report, **option_texts(name, fitted, run, config, overrides, output)}.items():
+        (aside / path).parent.mkdir(parents=True, exist_ok=True)
+        (aside / path).write_text(text, encoding="utf-8")
+    write_lengths(run, config.group_size, aside / LENGTHS)
+    return report
 
 
 def together(imported: Sequence[str], given: Sequence[str]) -> list[str]:
@@ -61,7 +73,12 @@ def together(imported: Sequence[str], given: Sequence[str]) -> list[str]:
     return [*(override for override in imported if override.partition("=")[0] not in keys), *given]
 
 
-def _refuse_other_folder(output: Path) -> None:
+def refuse_other_folder(output: Path) -> None:
+    """Refuse to replace a folder that no fit wrote.
+
+    Raises:
+        ConfigError: if something else is there.
+    """
     if output.exists() and not (output.is_dir() and ((output / REPORT).is_file() or not any(output.iterdir()))):
         raise ConfigError("--output", output, "is there and no fit wrote it; choose another")
 

@@ -121,7 +121,7 @@ def _means(
 def contexts_from_requests(
     requests: Columns, t_s: NDArray[np.float64], running: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Rebuild the tokens in contexts at times from when requests began and ended to generate, evenly.
+    """Rebuild the tokens in an engine's contexts from when requests began and ended to generate, evenly.
 
     The clocks may be a few seconds apart; the shift is taken at which the number of requests is nearest to *running*.
     NaN throughout if the requests have no times.
@@ -140,8 +140,16 @@ def contexts_from_requests(
         decodes: NDArray[np.bool_] = (starts <= now) & (now < ends)
         return decodes
 
-    misses = [float(np.nansum(np.abs(active(shift).sum(axis=1) - running))) for shift in OFFSETS_S]
+    def miss(shift_s: float) -> float:
+        """How far the numbers of requests are from those running, times the alike engines that share the requests."""
+        found = active(shift_s).sum(axis=1)
+        engines = max(1, round(float(found.sum() / max(1.0, np.nansum(running)))))
+        return float(np.nansum(np.abs(found - engines * running)))
+
+    misses = [miss(float(shift)) for shift in OFFSETS_S]
     shift_s = float(OFFSETS_S[int(np.argmin(misses))])
     done = ((t_s + shift_s)[:, None] - starts) / (ends - starts)
-    contexts: NDArray[np.float64] = (active(shift_s) * (prompts + responses * np.clip(done, 0, 1))).sum(axis=1)
-    return contexts
+    together = active(shift_s)
+    contexts = (together * (prompts + responses * np.clip(done, 0, 1))).sum(axis=1)
+    mean: NDArray[np.float64] = contexts / np.maximum(together.sum(axis=1), 1)
+    return mean * running

@@ -30,7 +30,7 @@ from simrl.own_run.readers import (
     vllm_bench,
     vllm_logs,
 )
-from simrl.own_run.text_lines import ReadProgress
+from simrl.own_run.text_lines import ReadProgress, kind_of
 from simrl.runs.atomic import atomic_folder
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def _jobs(readers: list[ModuleType], files: list[Path], given: set[Path]) -> tup
 
 def _is_settings(path: Path) -> bool:
     """Return whether a file holds settings, which say how others are read."""
-    return path.suffix in (".yaml", ".yml") or path.name == "meta.json"
+    return kind_of(path) in (".yaml", ".yml") or path.name == "meta.json"
 
 
 def _nothing(source: str, run: ImportedRun, files: list[Path]) -> str:

@@ -22,6 +22,19 @@ ROUNDS = 8
 
 
 @dataclass(frozen=True)
+class Prior:
+    """What is known of coefficients before the data; an infinite error is nothing."""
+
+    values: NDArray[np.float64]
+    errors: NDArray[np.float64]
+
+    @classmethod
+    def nothing(cls, columns: int) -> Prior:
+        """Return a prior that says nothing."""
+        return cls(np.zeros(columns), np.full(columns, np.inf))
+
+
+@dataclass(frozen=True)
 class Solution:
     """Coefficients, their covariance, and how well they fit."""
 
@@ -72,22 +85,38 @@ def non_negative(rows: NDArray[np.float64], wanted: NDArray[np.float64]) -> NDAr
     return answer
 
 
+def _with_prior(
+    rows: NDArray[np.float64], wanted: NDArray[np.float64], weights: NDArray[np.float64], prior: Prior, square: float
+) -> NDArray[np.float64]:
+    """Return the best coefficients given rows whose errors have the mean *square*, and a prior."""
+    root, known = np.sqrt(weights), np.isfinite(prior.errors)
+    added = np.sqrt(square) / prior.errors[known]
+    all_rows = np.concatenate([rows * root[:, None], np.eye(rows.shape[1])[known] * added[:, None]])
+    return non_negative(all_rows, np.concatenate([wanted * root, prior.values[known] * added]))
+
+
 def least_absolute(
-    rows: NDArray[np.float64], wanted: NDArray[np.float64], weights: NDArray[np.float64]
+    rows: NDArray[np.float64], wanted: NDArray[np.float64], weights: NDArray[np.float64], prior: Prior
 ) -> NDArray[np.float64]:
     """Return non-negative coefficients with about the least sum of absolute errors, which far rows hardly move."""
     own = weights.copy()
     values = np.zeros(rows.shape[1])
     for _ in range(2 * ROUNDS):
-        root = np.sqrt(own)
-        values = non_negative(rows * root[:, None], wanted * root)
+        values = _with_prior(
+            rows, wanted, own, prior, float(np.average(np.square(wanted - rows @ values), weights=own))
+        )
         errors = np.abs(wanted - rows @ values)
-        own = weights / np.maximum(errors, max(1e-9, 1e-3 * float(np.median(errors))))
+        usual = float(np.median(errors))
+        own = weights * usual / np.maximum(errors, max(1e-9, 1e-3 * usual)) if usual > 0 else weights
     return values
 
 
 def trimmed(
-    rows: NDArray[np.float64], wanted: NDArray[np.float64], weights: NDArray[np.float64], spare: float = 0.0
+    rows: NDArray[np.float64],
+    wanted: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    spare: float = 0.0,
+    prior: Prior | None = None,
 ) -> Solution:
     """Return non-negative coefficients, rows that fit none left out, with block-robust standard errors.
 
@@ -96,10 +125,11 @@ def trimmed(
         wanted: shape (rows,).
         weights: multiply a row's squared error; shape (rows,).
         spare: residual up to which a row is never left out.
+        prior: what is known of the coefficients beforehand.
     """
+    prior = prior or Prior.nothing(rows.shape[1])
     used = np.ones(len(wanted), dtype=bool)
-    root = np.sqrt(weights)
-    values = least_absolute(rows, wanted, weights)
+    values = least_absolute(rows, wanted, weights, prior)
     for _ in range(ROUNDS):
         residuals = wanted - rows @ values
         middle = float(np.median(residuals[used]))
@@ -108,17 +138,23 @@ def trimmed(
         if now.sum() < max(rows.shape[1] + 2, LEAST_USED * len(wanted)) or (now == used).all():
             break
         used = now
-        values = non_negative(rows[used] * root[used, None], wanted[used] * root[used])
-    values = non_negative(rows[used] * root[used, None], wanted[used] * root[used])
+        square = float(np.average(np.square(residuals[used]), weights=weights[used]))
+        values = _with_prior(rows[used], wanted[used], weights[used], prior, square)
+    square = float(np.average(np.square(wanted - rows @ values)[used], weights=weights[used]))
+    values = _with_prior(rows[used], wanted[used], weights[used], prior, square)
     residuals = wanted - rows @ values
-    covariance = _covariance(rows[used], residuals[used], weights[used], values > 0)
+    covariance = _covariance(rows[used], residuals[used], weights[used], values > 0, square / prior.errors**2)
     return Solution(values, covariance, residuals, used)
 
 
 def _covariance(
-    rows: NDArray[np.float64], residuals: NDArray[np.float64], weights: NDArray[np.float64], free: NDArray[np.bool_]
+    rows: NDArray[np.float64],
+    residuals: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    free: NDArray[np.bool_],
+    pull: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Return the sandwich covariance over blocks of neighbouring rows; shape (columns, columns)."""
+    """Return the sandwich covariance over blocks of neighbouring rows, a prior's *pull* included."""
     out = np.full((len(free), len(free)), np.nan)
     columns = rows[:, free]
     if not free.any() or len(rows) <= free.sum():
@@ -126,10 +162,12 @@ def _covariance(
     scale = np.sqrt((weights[:, None] * columns**2).sum(axis=0))
     scale[scale == 0] = 1.0
     columns = columns / scale
-    inverse = np.linalg.pinv(columns.T @ (weights[:, None] * columns))
+    pulled = np.diag(pull[free] / scale**2)
+    inverse = np.linalg.pinv(columns.T @ (weights[:, None] * columns) + pulled)
     scores = (weights * residuals)[:, None] * columns
     blocks = [block.sum(axis=0) for block in np.array_split(scores, min(BLOCKS, len(scores)))]
     meat = sum((np.outer(block, block) for block in blocks), np.zeros_like(inverse))
-    spread = len(blocks) / max(1, len(blocks) - int(free.sum()))
-    out[np.ix_(free, free)] = spread * (inverse @ meat @ inverse) / np.outer(scale, scale)
+    meat = meat * len(blocks) / max(1, len(blocks) - int(free.sum()))
+    meat = meat + pulled * float(np.average(np.square(residuals), weights=weights))
+    out[np.ix_(free, free)] = (inverse @ meat @ inverse) / np.outer(scale, scale)
     return out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,7 +48,7 @@ def option_texts(
         overrides: those that gave it.
         output: the fit's folder.
     """
-    texts = {f"{OPTIONS}/hardware/{name}.yaml": hardware_text(name, fitted, run, config)}
+    texts = {f"{OPTIONS}/hardware/{name}.yaml": hardware_text(name, fitted, run, config, overrides)}
     if fitted.lengths is not None:
         texts[f"{OPTIONS}/workload/{name}.yaml"] = workload_text(name, fitted, run)
     if lengths_are_usable(run, config.group_size):
@@ -60,10 +61,16 @@ def option_texts(
     return texts
 
 
-def hardware_text(name: str, fitted: OwnFit, run: StoredImport, config: SimulationConfig) -> str:
-    """Return the hardware with its engine costs and its trainer's efficiency."""
+def hardware_text(
+    name: str, fitted: OwnFit, run: StoredImport, config: SimulationConfig, overrides: Sequence[str]
+) -> str:
+    """Return the hardware with its engine costs, its trainer's efficiency and what else was given of it."""
     content: dict[str, Any] = {"defaults": [config.hardware.name, "_self_"], "name": name}
     content["gpus"] = config.hardware.gpus
+    for override in overrides:
+        key, _, value = override.partition("=")
+        if key.startswith("hardware."):
+            _set(content, key.removeprefix("hardware."), number_or_text(value))
     efficiency = _usable(fitted, "hardware.training_efficiency")
     if efficiency is not None:
         content["training_efficiency"] = efficiency.value
@@ -119,7 +126,7 @@ def framework_text(name: str, chosen: str, overrides: Sequence[str], run: Stored
     for override in overrides:
         key, _, value = override.partition("=")
         if key.startswith("framework."):
-            content[key.removeprefix("framework.")] = yaml.safe_load(value)
+            content[key.removeprefix("framework.")] = number_or_text(value)
     return _headed(f"{chosen} as the run set it, {LABEL}", run, content)
 
 
@@ -133,16 +140,26 @@ def experiment_text(
     content["defaults"] += [
         {f"override /{key}": value} for key, value in choices if key in ("model", "rollout", "trainer")
     ]
-    own = {key: yaml.safe_load(value) for key, value in choices if key in ("groups_per_batch", "group_size")}
+    own = {key: number_or_text(value) for key, value in choices if key in ("groups_per_batch", "group_size")}
     content |= own
     for override in overrides:
         key, _, value = override.partition("=")
         if key.startswith(("rollout.", "trainer.", "model.")):
-            _set(content, key, yaml.safe_load(value))
+            _set(content, key, number_or_text(value))
     for key in ("rollout.kv_blocks", "trainer.pass_scale", "trainer.weight_sync_s"):
         if (found := _usable(fitted, key)) is not None:
             _set(content, key, int(found.value) if key == "rollout.kv_blocks" else found.value)
     return "# @package _global_\n" + _headed(f"all that was fitted, {LABEL}", run, content)
+
+
+def number_or_text(value: str) -> Any:
+    """Return the value an override's text stands for; 1e12 is a number, which YAML 1.1 takes for a text."""
+    try:
+        return (
+            yaml.safe_load(value) if not re.fullmatch(r"[-+]?[\d.]+e[-+]?\d+", value, re.IGNORECASE) else float(value)
+        )
+    except yaml.YAMLError:
+        return value
 
 
 def _set(content: dict[str, Any], key: str, value: Any) -> None:

@@ -52,6 +52,12 @@ class Line(NamedTuple):
     text: str
 
 
+def kind_of(path: Path) -> str:
+    """Return a file's extension, as .jsonl, whether or not it was rotated (.1) or compressed (.gz)."""
+    name = path.name.removesuffix(".gz")
+    return Path(re.sub(r"\.\d{1,3}$", "", name)).suffix
+
+
 def open_log(path: Path) -> IO[bytes]:
     """Open a log, compressed or not."""
     return gzip.open(path) if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]

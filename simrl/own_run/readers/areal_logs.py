@@ -10,7 +10,16 @@ from pathlib import Path
 from typing import Any
 
 from simrl.own_run.imported_run import FileCount, ImportedRun
-from simrl.own_run.text_lines import ReadProgress, count_of, first_record, json_lines, looked_at, number_of, text_lines
+from simrl.own_run.text_lines import (
+    ReadProgress,
+    count_of,
+    first_record,
+    json_lines,
+    kind_of,
+    looked_at,
+    number_of,
+    text_lines,
+)
 
 NAME = "areal"
 METRICS = {
@@ -29,7 +38,7 @@ STEP = re.compile(r"\btrain(?:ing)? step (\d+)|\bStep (\d+)/\d+|\bglobal_step[:=
 
 def sniff(path: Path) -> bool:
     """Return whether a file is a trajectory dump, a session trace or a log with AReaL's timings."""
-    if path.suffix == ".jsonl":
+    if kind_of(path) == ".jsonl":
         record = first_record(path)
         return _is_trajectory(record) or _is_session(record)
     return "timeperf/" in looked_at(path)
@@ -46,7 +55,7 @@ def _is_session(record: dict[str, Any]) -> bool:
 def read(path: Path, run: ImportedRun, progress: ReadProgress | None = None) -> None:
     """Read a file into *run*."""
     count = run.opened(path, NAME)
-    if path.suffix != ".jsonl":
+    if kind_of(path) != ".jsonl":
         _log(path, run, count, progress)
         return
     for record in json_lines(path, count, progress):

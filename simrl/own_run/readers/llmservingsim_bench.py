@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from simrl.own_run.imported_run import FileCount, ImportedRun
-from simrl.own_run.text_lines import ReadProgress, count_of, first_record, json_lines, looked_at, number_of
+from simrl.own_run.text_lines import ReadProgress, count_of, first_record, json_lines, kind_of, looked_at, number_of
 
 NAME = "llmservingsim"
 COLUMNS = ("t", "prompt_throughput", "gen_throughput", "running", "waiting", "kv_cache_pct")
@@ -19,9 +19,9 @@ COLUMNS = ("t", "prompt_throughput", "gen_throughput", "running", "waiting", "kv
 
 def sniff(path: Path) -> bool:
     """Return whether a file is one of a published serving run."""
-    if path.suffix == ".csv":
+    if kind_of(path) == ".csv":
         return looked_at(path).startswith(",".join(COLUMNS))
-    if path.suffix == ".jsonl":
+    if kind_of(path) == ".jsonl":
         return {"input_toks", "output_toks", "arrival_time"} <= first_record(path).keys()
     return path.name == "meta.json" and "engine_kwargs" in looked_at(path)
 
@@ -29,19 +29,22 @@ def sniff(path: Path) -> bool:
 def read(path: Path, run: ImportedRun, progress: ReadProgress | None = None) -> None:
     """Read a file into *run*."""
     count = run.opened(path, NAME)
-    if path.suffix == ".jsonl":
+    if kind_of(path) == ".jsonl":
         for record in json_lines(path, count, progress):
             _request(record, run, count)
         return
     if progress is not None:
         progress.read(path.stat().st_size)
-    if path.suffix == ".csv":
+    if kind_of(path) == ".csv":
         _ticks(path, run, count)
         return
     try:
         content = json.loads(path.read_bytes())
         options = content["engine_kwargs"]
         run.settings.update({f"engine_kwargs.{key}": value for key, value in options.items()})
+        caches = content.get("kv_cache", {}).get("enable_prefix_caching")
+        if isinstance(caches, bool):
+            run.settings["engine_kwargs.enable_prefix_caching"] = caches
         if pool := count_of(content.get("kv_cache", {}).get("num_kv_tokens"), 1):
             run.pools["0"] = (float(pool), None)
         count.used += 1
@@ -91,4 +94,9 @@ def overrides(settings: dict[str, Any]) -> tuple[list[str], dict[str, Any]]:
         "engine_kwargs.max_num_batched_tokens": "rollout.max_num_batched_tokens",
     }
     known = [f"{ours}={settings[key]}" for key, ours in names.items() if isinstance(settings.get(key), int)]
-    return known, {key: value for key, value in settings.items() if key not in names and value not in (None, "auto")}
+    caching = settings.get("engine_kwargs.enable_prefix_caching", True)  # vLLM's default since 0.8
+    known.append(f"rollout.enable_prefix_caching={str(caching).lower()}")
+    known.append("rollout=vllm_0_16")  # rules of scheduling before 0.21; the runs are of 0.19
+    return known, {
+        key: value for key, value in settings.items() if key not in names and value not in (None, "auto", caching)
+    }

@@ -11,7 +11,7 @@ from typing import Any
 
 from simrl.own_run.imported_run import FileCount, ImportedRun
 from simrl.own_run.settings_file import read_settings
-from simrl.own_run.text_lines import ReadProgress, count_of, first_record, json_lines, looked_at, number_of
+from simrl.own_run.text_lines import ReadProgress, count_of, first_record, json_lines, kind_of, looked_at, number_of
 
 NAME = "nemo-rl"
 FILE = re.compile(r"train_data_step(\d+)\.jsonl(?:\.gz)?$")
@@ -33,16 +33,16 @@ def sniff(path: Path) -> bool:
     """Return whether a file holds a step's samples, or metrics under NeMo-RL's names."""
     if FILE.search(path.name):
         return True
-    if path.suffix in (".yaml", ".yml"):
+    if kind_of(path) in (".yaml", ".yml"):
         return "num_generations_per_prompt" in looked_at(path)
-    record = first_record(path) if path.suffix == ".jsonl" else {}
+    record = first_record(path) if kind_of(path) == ".jsonl" else {}
     return any(key.startswith("timing/train/") for key in record)
 
 
 def read(path: Path, run: ImportedRun, progress: ReadProgress | None = None) -> None:
     """Read a file into *run*; samples are grouped by generations a prompt where a setting says how many."""
     count = run.opened(path, NAME)
-    if path.suffix in (".yaml", ".yml"):
+    if kind_of(path) in (".yaml", ".yml"):
         read_settings(path, run, count)
         return
     found = FILE.search(path.name)

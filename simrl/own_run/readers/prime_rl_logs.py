@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from simrl.own_run.imported_run import FileCount, ImportedRun
-from simrl.own_run.text_lines import ReadProgress, count_of, first_record, json_lines, number_of
+from simrl.own_run.text_lines import ReadProgress, count_of, first_record, json_lines, kind_of, number_of
 
 NAME = "prime-rl"
 TRAINER = {
@@ -32,7 +32,7 @@ ORCHESTRATOR = {
 
 def sniff(path: Path) -> bool:
     """Return whether a file is a metrics file or a trace of prime-rl."""
-    if path.suffix != ".jsonl":
+    if kind_of(path) != ".jsonl":
         return False
     record = first_record(path)
     return _is_episode(record) or _is_metrics(record)

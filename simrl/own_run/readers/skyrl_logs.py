@@ -9,7 +9,16 @@ import re
 from pathlib import Path
 
 from simrl.own_run.imported_run import ImportedRun
-from simrl.own_run.text_lines import ReadProgress, count_of, first_record, json_lines, looked_at, number_of, text_lines
+from simrl.own_run.text_lines import (
+    ReadProgress,
+    count_of,
+    first_record,
+    json_lines,
+    kind_of,
+    looked_at,
+    number_of,
+    text_lines,
+)
 
 NAME = "skyrl"
 METRICS = {
@@ -33,7 +42,7 @@ STEP = re.compile(r"(?:global_step|step)'?[:= ]+(\d+)")
 
 def sniff(path: Path) -> bool:
     """Return whether a file has metrics under SkyRL's names."""
-    if path.suffix == ".jsonl":
+    if kind_of(path) == ".jsonl":
         record = first_record(path)
         return sum(key in METRICS for key in record) >= 2
     text = looked_at(path)
@@ -43,7 +52,7 @@ def sniff(path: Path) -> bool:
 def read(path: Path, run: ImportedRun, progress: ReadProgress | None = None) -> None:
     """Read a file into *run*."""
     count = run.opened(path, NAME)
-    if path.suffix == ".jsonl":
+    if kind_of(path) == ".jsonl":
         for record in json_lines(path, count, progress):
             step = next((number for key in STEPS if (number := count_of(record.get(key))) is not None), None)
             values = {ours: value for key, ours in METRICS.items() if (value := number_of(record.get(key))) is not None}

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from simrl.own_run.imported_run import FileCount, ImportedRun
-from simrl.own_run.text_lines import ReadProgress, count_of, looked_at, number_of, text_lines
+from simrl.own_run.text_lines import ReadProgress, count_of, kind_of, looked_at, number_of, text_lines
 
 NAME = "slime"
 LARGEST_PICKLE = 2 << 30
@@ -76,9 +76,9 @@ class RestrictedUnpickler(pickle.Unpickler):
 
 def sniff(path: Path) -> bool:
     """Return whether a file is a rollout dump or a log with slime's ``perf`` lines."""
-    if path.suffix == ".pt":
+    if kind_of(path) == ".pt":
         return zipfile.is_zipfile(path)
-    if path.suffix in (".jsonl", ".json", ".yaml", ".csv"):
+    if kind_of(path) in (".jsonl", ".json", ".yaml", ".csv"):
         return False
     text = looked_at(path)
     return PERF.search(text.replace("\n", " \n")) is not None if "perf/" in text else False
@@ -87,7 +87,7 @@ def sniff(path: Path) -> bool:
 def read(path: Path, run: ImportedRun, progress: ReadProgress | None = None) -> None:
     """Read a file into *run*; dumps of an evaluation are left out."""
     count = run.opened(path, NAME)
-    if path.suffix == ".pt":
+    if kind_of(path) == ".pt":
         if not path.name.startswith("eval_"):
             _dump(path, run, count)
         if progress is not None:

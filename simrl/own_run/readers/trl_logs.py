@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from simrl.own_run.imported_run import FileCount, ImportedRun
-from simrl.own_run.text_lines import ReadProgress, count_of, name_of_text, number_of
+from simrl.own_run.text_lines import ReadProgress, count_of, kind_of, name_of_text, number_of
 
 NAME = "trl"
 METRICS = {
@@ -29,7 +29,7 @@ LARGEST_STATE = 1 << 30
 
 def sniff(path: Path) -> bool:
     """Return whether a file is a trainer's state or a step's completions."""
-    return path.name == "trainer_state.json" or (path.name.startswith("completions_") and path.suffix == ".parquet")
+    return path.name == "trainer_state.json" or (path.name.startswith("completions_") and kind_of(path) == ".parquet")
 
 
 def read(path: Path, run: ImportedRun, progress: ReadProgress | None = None) -> None:
@@ -37,7 +37,7 @@ def read(path: Path, run: ImportedRun, progress: ReadProgress | None = None) -> 
     count = run.opened(path, NAME)
     if progress is not None:
         progress.read(path.stat().st_size)
-    if path.suffix == ".parquet":
+    if kind_of(path) == ".parquet":
         _completions(path, run, count)
     else:
         _state(path, run, count)

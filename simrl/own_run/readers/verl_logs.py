@@ -18,6 +18,7 @@ from simrl.own_run.text_lines import (
     count_of,
     first_record,
     json_lines,
+    kind_of,
     looked_at,
     name_of_text,
     number_of,
@@ -55,10 +56,10 @@ ASYNC_MARKS = ("training/off_policy/", "fully_async/", "timing_s/wait_for_enough
 
 def sniff(path: Path) -> bool:
     """Return whether a file is a metrics log, a rollout dump or a Hydra dump of verl."""
-    if path.suffix in (".yaml", ".yml"):
+    if kind_of(path) in (".yaml", ".yml"):
         text = looked_at(path)
         return "actor_rollout_ref" in text
-    if path.suffix == ".jsonl":
+    if kind_of(path) == ".jsonl":
         record = first_record(path)
         return _is_metrics(record) or _is_dump(record)
     text = looked_at(path)
@@ -76,9 +77,9 @@ def _is_dump(record: dict[str, Any]) -> bool:
 def read(path: Path, run: ImportedRun, progress: ReadProgress | None = None) -> None:
     """Read a file into *run*."""
     count = run.opened(path, NAME)
-    if path.suffix in (".yaml", ".yml"):
+    if kind_of(path) in (".yaml", ".yml"):
         read_settings(path, run, count)
-    elif path.suffix == ".jsonl":
+    elif kind_of(path) == ".jsonl":
         _json_file(path, run, count, progress)
     else:
         _console(path, run, count, progress)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from simrl.own_run.imported_run import ImportedRun
-from simrl.own_run.text_lines import ReadProgress, count_of, looked_at, number_of
+from simrl.own_run.text_lines import ReadProgress, count_of, kind_of, looked_at, number_of
 
 NAME = "vllm-bench"
 LARGEST = 1 << 30
@@ -16,7 +16,7 @@ LARGEST = 1 << 30
 
 def sniff(path: Path) -> bool:
     """Return whether a file is a result of the benchmark."""
-    text = looked_at(path) if path.suffix == ".json" else ""
+    text = looked_at(path) if kind_of(path) == ".json" else ""
     return '"total_output_tokens"' in text and '"mean_tpot_ms"' in text
 
 
