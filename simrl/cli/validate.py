@@ -28,7 +28,7 @@ from simrl.own_run.importing import no_folder_left
 from simrl.own_run.option_files import LENGTHS, OPTIONS, lengths_are_usable, write_lengths
 from simrl.own_run.own_fit import fit_own_run
 from simrl.own_run.stored_import import StoredImport, read_import
-from simrl.plots.parity import Pair, draw_parity
+from simrl.plots.agreement import Pair, draw_agreement
 from simrl.runs.atomic import atomic_folder
 from simrl.runs.output_folder import output_folder
 from simrl.terminal import print_answer, report
@@ -69,7 +69,7 @@ def validate(given: str | Path, overrides: Sequence[str], output: Path, share: f
         whole = f"{head}{text}\n\n{(aside / REPORT).read_text(encoding='utf-8')}"
         (aside / REPORT).write_text(whole, encoding="utf-8")
         pairs = [Pair(*(getattr(one, name) for name in Pair._fields)) for one in comparisons]
-        draw_parity(pairs, f"predicted against measured, fitted on the first {share:.0%}", aside / PICTURE)
+        draw_agreement(pairs, f"predicted against measured, fitted on the first {share:.0%}", aside / PICTURE)
     return comparisons, whole
 
 

@@ -28,7 +28,7 @@ class Pair(NamedTuple):
     predicted: NDArray[np.float64]
 
 
-def draw_parity(pairs: Sequence[Pair], title: str, path: Path) -> None:
+def draw_agreement(pairs: Sequence[Pair], title: str, path: Path) -> None:
     """Draw one panel for each pair."""
     columns = min(COLUMNS, len(pairs))
     lines = -(-len(pairs) // columns)
