@@ -20,7 +20,7 @@ ROOT = Path(__file__).parent.parent
 LAYERS = (
     ("cli",),
     ("api",),
-    ("calibration", "timeline", "plots"),
+    ("calibration", "own_run", "timeline", "plots"),
     ("sweep",),
     ("runs",),
     ("model",),

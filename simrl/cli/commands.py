@@ -16,7 +16,20 @@ from simrl.config.option_folders import config_folder
 from simrl.config.schema import brief
 from simrl.terminal import print_answer
 
-NAMES = ("plan", "sweep", "status", "collect", "compare", "show", "trace", "calibrate")
+NAMES = (
+    "plan",
+    "sweep",
+    "status",
+    "collect",
+    "compare",
+    "show",
+    "trace",
+    "calibrate",
+    "import",
+    "fit",
+    "validate",
+    "export",
+)
 BAD_INPUT = 2
 HELP_COLUMNS = 118
 

@@ -1,0 +1,1 @@
+"""A simulated run in the form of a real run's logs."""
