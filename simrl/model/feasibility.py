@@ -16,6 +16,7 @@ from simrl.model.cost.parallel_layout import (
 )
 from simrl.model.engine.engines import check_engine
 from simrl.model.extent import check_extent
+from simrl.model.placement.placements import placed
 from simrl.model.workload import Workload
 
 LONGEST_TRAJECTORY_S = 365 * 86400.0
@@ -27,7 +28,7 @@ MOST_BLOCKS = (1 << 31) - 1
 def check_gpus(config: SimulationConfig) -> None:
     """Raise ConfigError if rollout and trainer need more accelerators than the hardware has."""
     rollout, training = config.rollout.gpus, config.trainer.gpus
-    if rollout + training > config.hardware.gpus:
+    if config.gpus > config.hardware.gpus:
         raise ConfigError(
             "hardware.gpus",
             config.hardware.gpus,
@@ -35,7 +36,7 @@ def check_gpus(config: SimulationConfig) -> None:
             f"rollout.tensor_parallel={config.rollout.tensor_parallel}) and training {training} "
             f"(trainer.tensor_parallel={config.trainer.tensor_parallel} x "
             f"pipeline_parallel={config.trainer.pipeline_parallel} x data_parallel={config.trainer.data_parallel}); "
-            f"lower these or set hardware.gpus={rollout + training}",
+            f"lower these or set hardware.gpus={config.gpus}",
         )
 
 
@@ -95,6 +96,22 @@ def check_layouts(config: SimulationConfig, longest_tokens: int) -> None:
     trajectories = config.groups_per_batch * config.group_size
     check_trainer_layout(config.model, config.trainer, trajectories, longest_tokens)
     check_trainer_memory(config.hardware, config.model, config.trainer, trajectories, longest_tokens)
+    check_room_beside_engines(config, longest_tokens)
+
+
+def check_room_beside_engines(config: SimulationConfig, longest_tokens: int) -> None:
+    """Raise ConfigError if the trainer does not fit beside sleeping engines, which keep what is no weights and KV."""
+    if not config.placement.same_gpus:
+        return
+    share = trainer_memory_share(config, longest_tokens)
+    sleeping = config.hardware.reserved_bytes / config.hardware.memory_bytes
+    if share + sleeping > 1:
+        raise ConfigError(
+            "placement",
+            config.placement.name,
+            f"leaves the trainer too little memory: it needs {share:.0%} of a GPU's and a sleeping engine keeps "
+            f"{sleeping:.0%}; raise trainer.data_parallel or trainer.tensor_parallel",
+        )
 
 
 def trainer_memory_share(config: SimulationConfig, longest_tokens: int) -> float:
@@ -108,6 +125,7 @@ def check(config: SimulationConfig, workload: Workload) -> None:
     """Raise ConfigError for a combination that cannot run."""
     check_rollout_layout(config.model, config.rollout)
     check_gpus(config)
+    config = placed(config)
     check_engine(config.rollout.engine)
     longest_tokens = check_model_len(config, workload)
     times = iteration_table(config.hardware, config.model, config.rollout)

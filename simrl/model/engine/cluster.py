@@ -107,6 +107,16 @@ class Cluster:
         """Stop admission everywhere and wait until no request is running."""
         yield AllOf(self.env, [instance.drain() for instance in self.instances])
 
+    def sleep(self, mode: str) -> None:
+        """Give all engines' KV memory back; they compute nothing until wake()."""
+        for instance in self.instances:
+            instance.reach().sleep(mode)
+
+    def wake(self) -> None:
+        """Let all engines take requests again."""
+        for instance in self.instances:
+            instance.reach().wake()
+
     def views(self) -> list[EngineView]:
         """Return what the engines show now, by instance; nothing is disturbed."""
         now = now_ns(self.env)
