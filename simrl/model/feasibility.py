@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from simrl.config.schema import ConfigError, SimulationConfig
-from simrl.model.control.admission import check_supply
+from simrl.model.control.admission import UNLIMITED, check_supply
 from simrl.model.control.controllers import controller_class
+from simrl.model.control.rule import GROUPS
 from simrl.model.control.rules import compose_rules
 from simrl.model.cost.iteration_table import IterationTable, iteration_s, iteration_table
 from simrl.model.cost.memory import kv_blocks
@@ -93,7 +94,7 @@ def check_layouts(config: SimulationConfig, longest_tokens: int) -> None:
 
     The longest trajectory must fit beside the model into a micro-batch.
     """
-    trajectories = config.groups_per_batch * config.group_size
+    trajectories = config.groups_per_batch // config.placement.parameter_sync_step * config.group_size
     check_trainer_layout(config.model, config.trainer, trajectories, longest_tokens)
     check_trainer_memory(config.hardware, config.model, config.trainer, trajectories, longest_tokens)
     check_room_beside_engines(config, longest_tokens)
@@ -114,9 +115,40 @@ def check_room_beside_engines(config: SimulationConfig, longest_tokens: int) -> 
         )
 
 
+def check_ends(config: SimulationConfig) -> None:
+    """Raise ConfigError if the placement waits for all requests and the framework never stops sending them."""
+    if config.placement.kind != "one_step_off" or config.framework.controller is not None:
+        return
+    admission = compose_rules(config.framework).admission
+    if admission.control != GROUPS or admission.supply(0, config.groups_per_batch) >= UNLIMITED:
+        raise ConfigError(
+            "placement",
+            config.placement.name,
+            f"publishes when nothing is in flight, but {config.framework.name}'s admission goes on while the trainer "
+            "waits; choose a framework whose admission ends, such as slime_one_step",
+        )
+
+
+def check_mini_batches(config: SimulationConfig) -> None:
+    """Raise ConfigError if batches cannot be taken in as many mini-batches as the placement says."""
+    parts, key = config.placement.parameter_sync_step, "placement.parameter_sync_step"
+    if parts == 1:
+        return
+    if config.groups_per_batch % parts:
+        raise ConfigError(key, parts, f"must divide groups_per_batch={config.groups_per_batch}")
+    if config.placement.accumulate_gradients and config.trainer.mini_batches > 1:
+        hint = "mini-batches that add to one update are no updates of their own; set it to 1"
+        raise ConfigError("trainer.mini_batches", config.trainer.mini_batches, hint)
+    if config.framework.controller is not None:
+        raise ConfigError(key, parts, "controllers of your own hand over whole batches; set it to 1")
+    rules = compose_rules(config.framework)
+    if rules.admission.control != GROUPS or rules.sampling.whole_batches:
+        raise ConfigError(key, parts, f"{config.framework.name} makes up whole batches; set it to 1")
+
+
 def trainer_memory_share(config: SimulationConfig, longest_tokens: int) -> float:
     """Return what the fullest GPU of the trainer holds, reserved bytes included, of a GPU's memory."""
-    trajectories = config.groups_per_batch * config.group_size
+    trajectories = config.groups_per_batch // config.placement.parameter_sync_step * config.group_size
     needed = needed_memory(config.model, config.trainer, trajectories, longest_tokens)
     return (needed.total + config.trainer.reserved_bytes) / config.hardware.memory_bytes
 
@@ -125,6 +157,7 @@ def check(config: SimulationConfig, workload: Workload) -> None:
     """Raise ConfigError for a combination that cannot run."""
     check_rollout_layout(config.model, config.rollout)
     check_gpus(config)
+    check_mini_batches(config)
     config = placed(config)
     check_engine(config.rollout.engine)
     longest_tokens = check_model_len(config, workload)
@@ -132,6 +165,7 @@ def check(config: SimulationConfig, workload: Workload) -> None:
     check_times(config, longest_tokens, times)
     check_layouts(config, longest_tokens)
     check_extent(config, longest_tokens, times)
+    check_ends(config)
     if config.framework.controller is None:
         check_supply(compose_rules(config.framework).admission, config.versions, config.groups_per_batch)
     else:  # a user's own, which need not have rules

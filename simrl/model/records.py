@@ -41,6 +41,8 @@ SEGMENT = np.dtype([("trajectory", np.int64), ("version", np.int64), ("tokens", 
 NONE = -1
 
 
+MINI_BATCH_WAIT = "mini_batch_wait"
+"""Waiting for a batch's second mini-batch, or a later one."""
 WAIT, SWITCH, LOGPROB, REFERENCE, UPDATE, PUBLISH = "wait", "switch", "logprob", "reference", "update", "publish"
 """What the trainer's time goes to: waiting for its batch (the engines generate), engines and trainer changing over on
 one pool of accelerators, the passes, the optimizer's part and the weights' way to the engines."""
@@ -64,9 +66,9 @@ class Batch:
     wait_ns: int
     """When the trainer began to wait for it."""
     start_ns: int
-    """When it was taken."""
+    """When it was taken, or its first mini-batch."""
     update_ns: int
-    """When its log-probs were done and the update began."""
+    """When its log-probs were done and the update began, or the first of its updates."""
     end_ns: int
     """When the update was done."""
     publish_ns: int

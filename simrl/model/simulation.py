@@ -9,7 +9,7 @@ from simpy import Environment
 from simrl.config.schema import SimulationConfig
 from simrl.model.clock import now_ns
 from simrl.model.control.controllers import controller_class
-from simrl.model.cost.training import step_time
+from simrl.model.cost.mini_batches import mini_batch_time
 from simrl.model.engine.cluster import Cluster
 from simrl.model.engine.engines import engine_class
 from simrl.model.engine.protocol import Engine, StuckError
@@ -72,7 +72,8 @@ class Simulation:
             placement_class(config.placement.kind).build(config, parties),
             config.framework,
             config.versions,
-            lambda lengths: step_time(config.hardware, config.model, config.trainer, lengths),
+            lambda lengths, number: mini_batch_time(config, lengths, number),
+            mini_batches=config.placement.parameter_sync_step,
         )
 
     def run(self) -> None:

@@ -16,6 +16,7 @@ from simrl.model.metrics import UNITS, summarise, trained_levels
 from simrl.model.records import (
     FATES,
     LOGPROB,
+    MINI_BATCH_WAIT,
     NONE,
     PUBLISH,
     REFERENCE,
@@ -47,6 +48,7 @@ BATCH_UNITS = {
     "logprob_s": "s",
     "update_s": "s",
     "publish_s": "s until the engines ran on",
+    "mini_batch_wait_s": "s the trainer waited between mini-batches",
     "switch_s": "s in which engines and trainer changed over",
 }
 TRAJECTORY_UNITS = {
@@ -75,7 +77,7 @@ TIMELINE_UNITS = {
     "waiting": "requests",
     "kv_blocks_used": "blocks",
     "kv_blocks": "blocks",
-    "trainer_phase": "wait | switch | logprob | reference | update | publish",
+    "trainer_phase": "wait | mini_batch_wait | switch | logprob | reference | update | publish",
 }
 INSTANCE_UNITS = {
     "instance": "",
@@ -162,8 +164,9 @@ def batches_table(records: Records) -> pa.Table:
         "update_s": spent(UPDATE),
         "publish_s": spent(PUBLISH),
     }
-    if any(b.spent_ns(SWITCH) for b in records.batches):  # a pool that engines and trainer share
-        columns["switch_s"] = spent(SWITCH)
+    for column, phase in (("switch_s", SWITCH), ("mini_batch_wait_s", MINI_BATCH_WAIT)):  # not every placement's
+        if any(b.spent_ns(phase) for b in records.batches):
+            columns[column] = spent(phase)
     return table(columns, BATCH_UNITS)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 from simrl.model.clock import to_s
 from simrl.model.engine.vllm.observed import BUSY, ObservedEngine, Span
 from simrl.model.metrics import trained_levels
-from simrl.model.records import FATES, LOGPROB, NONE, TRAINED, TRAINING, UNFINISHED, Records
+from simrl.model.records import FATES, LOGPROB, MINI_BATCH_WAIT, NONE, TRAINED, TRAINING, UNFINISHED, Records
 from simrl.runs.atomic import atomic_file
 
 NS_PER_US = 1000
@@ -28,7 +28,7 @@ TRAINER_PID, GROUPS_PID, FIRST_INSTANCE_PID = 1, 2, 3
 TRACKS = 100_000
 """Thread ids of a process are its id times this and more, so that no two tracks share one."""
 PHASES, BATCHES, WEIGHTS = (TRAINER_PID * TRACKS + place for place in range(3))
-LABELS = {LOGPROB: "log-prob"}
+LABELS = {LOGPROB: "log-prob", MINI_BATCH_WAIT: "wait for mini-batch"}
 """Phases that a reader knows under another name."""
 TRAINED_IN = tuple(LABELS.get(name, name) for name in TRAINING)
 

@@ -12,6 +12,7 @@ from simrl.runs.table_file import read_table
 
 TRAINER_PARTS = {
     "waiting": "wait_s",
+    "between parts": "mini_batch_wait_s",
     "switching": "switch_s",
     "log-prob": "logprob_s",
     "update": "update_s",

@@ -238,7 +238,7 @@ def run_pump(script: dict[str, Any]) -> Diary:
             Disaggregated(parties, config.framework.weight_update, lambda _: script["t_sync"]),
             config.framework,
             script["steps"] + 1,
-            lambda lengths: StepTime(len(lengths) * script["t_lp"], len(lengths) * script["t_mb"] + script["t_fin"]),
+            lambda lengths, _: StepTime(len(lengths) * script["t_lp"], len(lengths) * script["t_mb"] + script["t_fin"]),
         )
     try:
         env.run(until=noted.over)

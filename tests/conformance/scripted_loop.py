@@ -231,7 +231,7 @@ class Loop:
             Disaggregated(parties, "abort", lambda _: sync_s),
             FrameworkConfig("replay", eta=1, weight_update="abort", logprob_recompute=False),
             len(train_s),
-            lambda _: StepTime(0.0, next(times)),
+            lambda *_: StepTime(0.0, next(times)),
         )
         self.env.run(until=trainer.process)
 

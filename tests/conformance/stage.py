@@ -95,7 +95,7 @@ class Stage:
             Disaggregated(parties, self.framework.weight_update, lambda _: next(sync_s)),
             self.framework,
             len(times) if batches is None else batches,
-            lambda _: next(step),
+            lambda *_: next(step),
             updates_per_publish,
         )
 

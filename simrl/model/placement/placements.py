@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 PLACEMENTS = {
     "disaggregated": "simrl.model.placement.disaggregated:Disaggregated",
     "colocated": "simrl.model.placement.colocated:Colocated",
+    "one_step_off": "simrl.model.placement.one_step_off:OneStepOff",
 }
 """Import paths, so that a run loads no other placement than it has."""
 KEY = "placement.kind"
