@@ -63,7 +63,7 @@ def test_defaults_are_the_articles_set_up(configure: Callable[..., SimulationCon
     """The bare command is 8 H20, Qwen3-8B, dapo_math, AReaL, 16 groups x 8, 10 versions, 31,262 KV blocks."""
     config = configure()
     chosen = [getattr(config, group).name for group in GROUPS]
-    assert chosen == ["h20", "qwen3_8b", "dapo_math", "areal", "vllm", "megatron"]
+    assert chosen == ["h20", "qwen3_8b", "dapo_math", "areal", "vllm", "megatron", "disaggregated"]
     assert (config.groups_per_batch, config.group_size, config.versions, config.seed) == (16, 8, 10, 0)
     assert config.hardware.gpus == 8
     assert config.rollout.instances == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,19 @@ import pytest
 from simrl.config.schema import SimulationConfig
 from simrl.model.engine.vllm.state import SAMPLE
 from simrl.model.metrics import UNITS
-from simrl.model.records import NONE, SEGMENT, TRAJECTORY, Batch, InstanceTotals, Records
+from simrl.model.records import (
+    LOGPROB,
+    NONE,
+    PUBLISH,
+    SEGMENT,
+    TRAJECTORY,
+    UPDATE,
+    WAIT,
+    Batch,
+    InstanceTotals,
+    Phase,
+    Records,
+)
 from simrl.runs.tables import write_records
 from tests.conftest import compose_config
 
@@ -44,10 +57,19 @@ SEGMENTS = [
     (0, 0, 20), (1, 0, 40), (2, 0, 45), (2, 1, 15), (3, 1, 80), (4, 0, 100), (6, 0, 250), (6, 1, 50),
     (7, 0, 100), (8, 0, 25), (8, 1, 65), (8, 2, 30), (9, 1, 350), (10, 2, 30),
 ]  # fmt: skip
+
+
+def plain_step(version: int, wait_ns: int, start_ns: int, update_ns: int, end_ns: int, publish_ns: int) -> Batch:
+    """Return a step of the four phases that every run has, in their order."""
+    edges_ns = (wait_ns, start_ns, update_ns, end_ns, publish_ns)
+    spans = zip((WAIT, LOGPROB, UPDATE, PUBLISH), pairwise(edges_ns), strict=True)
+    return Batch(version, *edges_ns, tuple(Phase(name, *span) for name, span in spans if span[0] < span[1]))
+
+
 BATCHES = [
-    Batch(version=0, wait_ns=0 * S, start_ns=5 * S, update_ns=6 * S, end_ns=8 * S, publish_ns=9 * S),
-    Batch(version=1, wait_ns=9 * S, start_ns=10 * S, update_ns=12 * S, end_ns=13 * S, publish_ns=13 * S),
-    Batch(version=2, wait_ns=13 * S, start_ns=16 * S, update_ns=17 * S, end_ns=20 * S, publish_ns=20 * S),
+    plain_step(version=0, wait_ns=0 * S, start_ns=5 * S, update_ns=6 * S, end_ns=8 * S, publish_ns=9 * S),
+    plain_step(version=1, wait_ns=9 * S, start_ns=10 * S, update_ns=12 * S, end_ns=13 * S, publish_ns=13 * S),
+    plain_step(version=2, wait_ns=13 * S, start_ns=16 * S, update_ns=17 * S, end_ns=20 * S, publish_ns=20 * S),
 ]
 INSTANCES = [
     InstanceTotals(

@@ -14,6 +14,7 @@ from simrl.cli.commands import NAMES
 from simrl.model.control.controllers import CONTROLLERS
 from simrl.model.control.rule_names import RULES
 from simrl.model.engine.engines import ENGINES
+from simrl.model.placement.placements import PLACEMENTS
 from tests.import_graph import Graph, circles, import_graph, imported_names, modules_in, named_in, reachable
 
 ROOT = Path(__file__).parent.parent
@@ -30,7 +31,7 @@ LAYERS = (
 """Parts of simrl/ from the top: each imports those below it, and none beside or above it."""
 MODEL_LAYERS = (
     ("simulation",),
-    ("trainer", "feasibility", "extent"),
+    ("trainer", "feasibility", "extent", "placement"),
     ("control",),
     ("engine", "workload", "cost"),
 )
@@ -144,7 +145,7 @@ def texts_that_name_modules() -> list[str]:
     files = (*(ROOT / "conf").rglob("*.yaml"), ROOT / "pyproject.toml")
     return [
         *(file.read_text(encoding="utf-8") for file in files),
-        *(" ".join(named.values()) for named in (*RULES.values(), CONTROLLERS, ENGINES)),
+        *(" ".join(named.values()) for named in (*RULES.values(), CONTROLLERS, ENGINES, PLACEMENTS)),
     ]
 
 

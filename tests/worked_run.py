@@ -47,6 +47,8 @@ def worked_config(
     framework: Mapping[str, Any] = NOTHING,
     rollout: Mapping[str, Any] = NOTHING,
     trainer: Mapping[str, Any] = NOTHING,
+    placement: Mapping[str, Any] = NOTHING,
+    groups_per_batch: int = 1,
 ) -> SimulationConfig:
     """Return a run of areal at eta 1 on one instance, with batches of one group, unless told otherwise.
 
@@ -59,6 +61,8 @@ def worked_config(
         framework: keys of that group to change.
         rollout: the same.
         trainer: the same.
+        placement: the same.
+        groups_per_batch: of a batch.
     """
     base = compose_config("hardware.gpus=16", "trainer=fitted", *overrides)
     per_token = {"fitted_per_token_s": step_s_per_token, "fitted_per_squared_token_s": 0.0}
@@ -67,11 +71,12 @@ def worked_config(
         base,
         workload=trace_of(folder, groups),
         versions=versions,
-        groups_per_batch=1,
+        groups_per_batch=groups_per_batch,
         group_size=len(groups[0][1]),
         framework=dataclasses.replace(base.framework, **framework),
         rollout=dataclasses.replace(base.rollout, **{**engines, **rollout}),
         trainer=dataclasses.replace(base.trainer, **{**per_token, **trainer}),
+        placement=dataclasses.replace(base.placement, **placement),
     )
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from simrl.config.schema import SimulationConfig
 from simrl.model.cost.parallel_layout import TIGHT
-from simrl.model.cost.provenance import provenance
+from simrl.model.cost.provenance import provenance, switch_provenance
+from simrl.model.placement.placements import placed
 from simrl.runs.steadiness import transient
 
 TIGHT_HINT = "by an estimate that may be 12 % low; raise trainer.tensor_parallel, pipeline_parallel or data_parallel"
@@ -37,7 +38,11 @@ SHOWN = (
 
 def run_report(config: SimulationConfig, row: Mapping[str, Any]) -> str:
     """Return the printed summary of a run."""
-    groups = " ".join(f"{name}={getattr(config, name).name}" for name in ("hardware", "model", "workload", "framework"))
+    config = placed(config)
+    shown = ["hardware", "model", "workload", "framework"]
+    if config.placement.kind != "disaggregated":
+        shown.append("placement")
+    groups = " ".join(f"{name}={getattr(config, name).name}" for name in shown)
     bound = row["strict_bound"]
     begin, end = row["measure_from"], row["measure_to"]
     window = "" if end - begin == row["versions"] else f" (measured: {begin} to {end - 1})"
@@ -68,7 +73,10 @@ def run_report(config: SimulationConfig, row: Mapping[str, Any]) -> str:
     engine = f"{config.rollout.engine} {config.rollout.version}".rstrip()
     lines += ["", f"  engine modelled: {engine}, KV pool {row['kv_blocks']:,} blocks an instance"]
     lines.append("  where the costs come from:")
-    for part, source in provenance(config.hardware, config.model, config.rollout, config.trainer).items():
+    sources = provenance(config.hardware, config.model, config.rollout, config.trainer)
+    if config.placement.same_gpus:
+        sources["switch"] = switch_provenance(config)
+    for part, source in sources.items():
         indent = " " * 17
         lines += textwrap.wrap(f"    {part:<12} {source}", 110, subsequent_indent=indent)
     return "\n".join(lines)

@@ -13,6 +13,7 @@ from simrl.config.bounds import check_bounds
 from simrl.config.framework_schema import KNOB_TYPES, FrameworkConfig, Knob, Look
 from simrl.config.hardware_schema import EngineCosts, HardwareConfig, IterationRates
 from simrl.config.model_schema import HuggingFaceModel, ModelConfig
+from simrl.config.placement_schema import PlacementConfig
 from simrl.config.ranges import PROVENANCES, ConfigError, at_least, brief, more_than, one_of
 from simrl.config.rollout_schema import RolloutConfig
 from simrl.config.trainer_schema import TrainerConfig
@@ -35,6 +36,7 @@ __all__ = [
     "Knob",
     "Look",
     "ModelConfig",
+    "PlacementConfig",
     "RolloutConfig",
     "SimulationConfig",
     "TrainerConfig",
@@ -48,7 +50,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class SimulationConfig:
-    """One simulation: the six groups and the run's own keys."""
+    """One simulation: the seven groups and the run's own keys."""
 
     hardware: HardwareConfig
     model: ModelConfig
@@ -56,6 +58,7 @@ class SimulationConfig:
     framework: FrameworkConfig
     rollout: RolloutConfig
     trainer: TrainerConfig
+    placement: PlacementConfig = PlacementConfig()  # noqa: RUF009 - frozen
     seed: int = 0
     """Seeds every random stream."""
     versions: int = 10
@@ -71,6 +74,12 @@ class SimulationConfig:
 
     def __post_init__(self) -> None:
         check_simulation(self)
+
+    @property
+    def gpus(self) -> int:
+        """Accelerators in use; where engines and trainer share them, those count once."""
+        rollout, training = self.rollout.gpus, self.trainer.gpus
+        return max(rollout, training) if self.placement.same_gpus else rollout + training
 
     @property
     def measured(self) -> range:
@@ -111,6 +120,7 @@ GROUPS: dict[str, type[Any]] = {
     "framework": FrameworkConfig,
     "rollout": RolloutConfig,
     "trainer": TrainerConfig,
+    "placement": PlacementConfig,
 }
 CHOICES = (*GROUPS, "experiment")
 """What options can be chosen of: the groups, and settings of the whole configuration that belong together."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from simrl.config.schema import SimulationConfig
 from simrl.model.clock import to_s
-from simrl.model.records import DROPPED_L2, DROPPED_L3, TRAINED, UNFINISHED, Records
+from simrl.model.records import DROPPED_L2, DROPPED_L3, TRAINED, TRAINING, UNFINISHED, Records
 from simrl.model.window import (
     deciding_steps,
     first_segments,
@@ -175,7 +175,7 @@ def summarise(config: SimulationConfig, records: Records, run_id: str) -> dict[s
     measured = (levels["version"] >= steps.start) & (levels["version"] < steps.stop)
     levels = {name: column[measured] for name, column in levels.items()}
     by_step = np.bincount(levels["version"] - steps.start, levels["tokens"], len(steps))
-    training_ns = sum(batch.end_ns - batch.start_ns for batch in records.batches[steps.start : steps.stop])
+    training_ns = sum(batch.spent_ns(*TRAINING) for batch in records.batches[steps.start : steps.stop])
     instances = instance_totals(records, steps)
     busy_ns = sum(instance.busy_ns for instance in instances)
     preemptions = sum(instance.preemptions for instance in instances)
@@ -211,7 +211,7 @@ def summarise(config: SimulationConfig, records: Records, run_id: str) -> dict[s
         "trainer_busy": training_ns / duration_ns,
         # an iteration under way at the end is counted to its end, so a busy instance may exceed the run by a part of it
         "rollout_busy": min(1.0, busy_ns / (len(instances) * duration_ns)),
-        "idle_gpus": config.hardware.gpus - config.rollout.gpus - config.trainer.gpus,
+        "idle_gpus": config.hardware.gpus - config.gpus,
         "kv_blocks": records.kv_blocks + 1,
         "trainer_memory_share": records.trainer_memory_share,
         "trajectories": int(((admitted >= steps.start) & (admitted < steps.stop)).sum()),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -40,6 +41,22 @@ SEGMENT = np.dtype([("trajectory", np.int64), ("version", np.int64), ("tokens", 
 NONE = -1
 
 
+MINI_BATCH_WAIT = "mini_batch_wait"
+"""Waiting for a batch's second mini-batch, or a later one."""
+WAIT, SWITCH, LOGPROB, REFERENCE, UPDATE, PUBLISH = "wait", "switch", "logprob", "reference", "update", "publish"
+"""What the trainer's time goes to: waiting for its batch (the engines generate), engines and trainer changing over on
+one pool of accelerators, the passes, the optimizer's part and the weights' way to the engines."""
+TRAINING = (LOGPROB, REFERENCE, UPDATE)
+
+
+class Phase(NamedTuple):
+    """A span of the trainer's time."""
+
+    name: str
+    start_ns: int
+    end_ns: int
+
+
 @dataclass(frozen=True)
 class Batch:
     """One training step."""
@@ -49,13 +66,19 @@ class Batch:
     wait_ns: int
     """When the trainer began to wait for it."""
     start_ns: int
-    """When it was taken."""
+    """When it was taken, or its first mini-batch."""
     update_ns: int
-    """When its log-probs were done and the update began."""
+    """When its log-probs were done and the update began, or the first of its updates."""
     end_ns: int
     """When the update was done."""
     publish_ns: int
     """When the engines ran on with the new weights; end_ns if they were not published."""
+    phases: tuple[Phase, ...] = ()
+    """What the step's time went to, without a gap from wait_ns to publish_ns, spans without time left out."""
+
+    def spent_ns(self, *names: str) -> int:
+        """Return the time of all phases of these names."""
+        return sum(phase.end_ns - phase.start_ns for phase in self.phases if phase.name in names)
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,15 @@ from simpy import Environment
 from simrl.config.schema import SimulationConfig
 from simrl.model.clock import now_ns
 from simrl.model.control.controllers import controller_class
-from simrl.model.cost.training import step_time
-from simrl.model.cost.weight_sync import weight_sync_s
+from simrl.model.cost.mini_batches import mini_batch_time
 from simrl.model.engine.cluster import Cluster
 from simrl.model.engine.engines import engine_class
 from simrl.model.engine.protocol import Engine, StuckError
 from simrl.model.feasibility import check, check_model_len, trainer_memory_share
+from simrl.model.placement.placements import placed, placement_class
+from simrl.model.placement.protocol import Parties
 from simrl.model.records import Records, TrajectoryLog
+from simrl.model.step_phases import StepPhases
 from simrl.model.trainer import Trainer
 from simrl.model.trajectory import Trajectories
 from simrl.model.workload import Workload, build_workload
@@ -53,10 +55,10 @@ class Simulation:
 
     def __init__(self, config: SimulationConfig, log: TrajectoryLog, build_engine: EngineBuilder | None = None):
         workload = prepare(config)
+        config = placed(config)
         build = build_engine or engine_class(config.rollout.engine).build
         longest_tokens = check_model_len(config, workload)
         self._trainer_memory_share = trainer_memory_share(config, longest_tokens)
-        sync_s = weight_sync_s(config.hardware, config.model, config.trainer)
         trajectories = Trajectories(config.group_size, log)
         self._env = Environment(initial_time=0)
         self._log = log
@@ -64,14 +66,14 @@ class Simulation:
         self._cluster = Cluster(self._env, engines, trajectories)
         kind = controller_class(config.framework)
         self._controller = kind.build(self._env, config, workload, trajectories, self._cluster)
+        parties = Parties(self._env, self._controller, self._cluster, StepPhases(self._env))
         self._trainer = Trainer(
-            self._env,
+            parties,
+            placement_class(config.placement.kind).build(config, parties),
             config.framework,
             config.versions,
-            self._controller,
-            self._cluster,
-            lambda lengths: step_time(config.hardware, config.model, config.trainer, lengths),
-            lambda _: sync_s,
+            lambda lengths, number: mini_batch_time(config, lengths, number),
+            mini_batches=config.placement.parameter_sync_step,
         )
 
     def run(self) -> None:

@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from simrl.config.compose import plain
-from simrl.config.schema import SimulationConfig
+from simrl.config.schema import PlacementConfig, SimulationConfig
 from simrl.model.control.controllers import controller_path
 from simrl.model.control.rules import rule_classes
 from simrl.model.engine.engines import engine_path
+from simrl.model.placement.placements import PLACEMENTS
 from simrl.runs import sources
 
 MAKERS = ("config", "model")
@@ -28,6 +29,7 @@ NO_RESULTS = {
     "simrl.model.control.rule_names",  # the modules it names are in the digest themselves
     "simrl.model.control.controllers",  # the same
     "simrl.model.engine.engines",  # the same
+    "simrl.model.placement.placements",  # the same
 }
 CHOSEN_BY_LAW = {f"simrl.model.workload.{law}" for law in ("lognormal", "quantiles", "histogram", "batches", "trace")}
 """Modules that are used if their law is chosen; those of other laws count always."""
@@ -50,6 +52,8 @@ def identity(config: SimulationConfig) -> dict[str, Any]:
     """Return what identifies a run: its configuration (comments on it left out), its trace and the code it uses."""
     content = plain(config)
     content["hardware"].pop("provenance")
+    if config.placement == PlacementConfig(config.placement.name):
+        del content["placement"]  # it was the only one
     del content["measure_from"], content["measure_to"]
     if config.measured != range(config.versions):  # however it is written
         content["measured"] = [config.measured.start, config.measured.stop]
@@ -66,7 +70,8 @@ def identity(config: SimulationConfig) -> dict[str, Any]:
 
 def code_used(config: SimulationConfig) -> dict[str, str]:
     """Return module -> digest of the code that *config* uses: ours, and that of the user's own classes it names."""
-    chosen = {engine_path(config.rollout.engine), controller_path(config.framework)}
+    placement = PLACEMENTS[config.placement.kind]
+    chosen = {engine_path(config.rollout.engine), controller_path(config.framework), placement}
     named = {path.partition(":")[0] for path in chosen}.union(_modules_named(plain(config)))
     if config.framework.controller is None:
         named |= {rule.__module__ for rule in rule_classes(config.framework).values()}

@@ -13,7 +13,21 @@ from simrl.config.compose import choices, plain
 from simrl.config.schema import SimulationConfig
 from simrl.model.clock import NS_PER_S
 from simrl.model.metrics import UNITS, summarise, trained_levels
-from simrl.model.records import FATES, NONE, TRAINED, Batch, Records
+from simrl.model.records import (
+    FATES,
+    LOGPROB,
+    MINI_BATCH_WAIT,
+    NONE,
+    PUBLISH,
+    REFERENCE,
+    SWITCH,
+    TRAINED,
+    TRAINING,
+    UPDATE,
+    WAIT,
+    Batch,
+    Records,
+)
 from simrl.runs.status import BATCHES, INSTANCES, SEGMENTS, SUMMARY, TIMELINE, TRAJECTORIES
 from simrl.version import VERSION
 
@@ -34,6 +48,8 @@ BATCH_UNITS = {
     "logprob_s": "s",
     "update_s": "s",
     "publish_s": "s until the engines ran on",
+    "mini_batch_wait_s": "s the trainer waited between mini-batches",
+    "switch_s": "s in which engines and trainer changed over",
 }
 TRAJECTORY_UNITS = {
     "group": "",
@@ -61,7 +77,7 @@ TIMELINE_UNITS = {
     "waiting": "requests",
     "kv_blocks_used": "blocks",
     "kv_blocks": "blocks",
-    "trainer_phase": "wait | logprob | update | publish",
+    "trainer_phase": "wait | mini_batch_wait | switch | logprob | reference | update | publish",
 }
 INSTANCE_UNITS = {
     "instance": "",
@@ -133,21 +149,24 @@ def batches_table(records: Records) -> pa.Table:
     levels = trained_levels(records)
     batch = [records.batches[version] for version in levels["version"]]
 
-    def span(start: str, end: str) -> np.ndarray:
-        return np.array([getattr(b, end) - getattr(b, start) for b in batch]) / NS_PER_S
+    def spent(*names: str) -> np.ndarray:
+        return np.array([b.spent_ns(*names) for b in batch]) / NS_PER_S
 
     columns = {
         "version": levels["version"],
         "start_s": np.array([b.start_ns for b in batch]) / NS_PER_S,
-        "train_s": span("start_ns", "end_ns"),
+        "train_s": spent(*TRAINING),
         "staleness": levels["staleness"],
         "trajectories": levels["trajectories"],
         "tokens": levels["tokens"],
-        "wait_s": span("wait_ns", "start_ns"),
-        "logprob_s": span("start_ns", "update_ns"),
-        "update_s": span("update_ns", "end_ns"),
-        "publish_s": span("end_ns", "publish_ns"),
+        "wait_s": spent(WAIT),
+        "logprob_s": spent(LOGPROB, REFERENCE),
+        "update_s": spent(UPDATE),
+        "publish_s": spent(PUBLISH),
     }
+    for column, phase in (("switch_s", SWITCH), ("mini_batch_wait_s", MINI_BATCH_WAIT)):  # not every placement's
+        if any(b.spent_ns(phase) for b in records.batches):
+            columns[column] = spent(phase)
     return table(columns, BATCH_UNITS)
 
 
@@ -182,11 +201,10 @@ def trajectories_table(records: Records) -> pa.Table:
 
 def trainer_phases(batches: list[Batch], times_ns: np.ndarray) -> np.ndarray:
     """Return what the trainer was doing at each time."""
-    edges, phases = [], []
-    for batch in batches:
-        edges += [batch.wait_ns, batch.start_ns, batch.update_ns, batch.end_ns]
-        phases += ["wait", "logprob", "update", "publish"]
-    return np.array(phases)[np.searchsorted(edges, times_ns, side="right") - 1]
+    phases = [phase for batch in batches for phase in batch.phases]
+    names = np.array([*(phase.name for phase in phases), PUBLISH])  # whom samples at the very end are given to
+    starts_ns = [*(phase.start_ns for phase in phases), batches[-1].publish_ns]
+    return names[np.searchsorted(starts_ns, times_ns, side="right") - 1]
 
 
 def timeline_table(records: Records) -> pa.Table:

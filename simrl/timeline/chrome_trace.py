@@ -18,7 +18,7 @@ import numpy as np
 from simrl.model.clock import to_s
 from simrl.model.engine.vllm.observed import BUSY, ObservedEngine, Span
 from simrl.model.metrics import trained_levels
-from simrl.model.records import FATES, NONE, TRAINED, UNFINISHED, Records
+from simrl.model.records import FATES, LOGPROB, MINI_BATCH_WAIT, NONE, TRAINED, TRAINING, UNFINISHED, Records
 from simrl.runs.atomic import atomic_file
 
 NS_PER_US = 1000
@@ -28,7 +28,9 @@ TRAINER_PID, GROUPS_PID, FIRST_INSTANCE_PID = 1, 2, 3
 TRACKS = 100_000
 """Thread ids of a process are its id times this and more, so that no two tracks share one."""
 PHASES, BATCHES, WEIGHTS = (TRAINER_PID * TRACKS + place for place in range(3))
-TRAINING = ("log-prob", "update")
+LABELS = {LOGPROB: "log-prob", MINI_BATCH_WAIT: "wait for mini-batch"}
+"""Phases that a reader knows under another name."""
+TRAINED_IN = tuple(LABELS.get(name, name) for name in TRAINING)
 
 
 def trace_events(records: Records, engines: Sequence[ObservedEngine]) -> Iterator[Event]:
@@ -53,10 +55,9 @@ def trainer_events(records: Records) -> Iterator[Event]:
     levels = trained_levels(records)
     loaded_ns = 0
     for batch in records.batches:
-        edges_ns = (batch.wait_ns, batch.start_ns, batch.update_ns, batch.end_ns, batch.publish_ns)
-        for phase, start_ns, end_ns in zip(("wait", *TRAINING, "publish"), edges_ns, edges_ns[1:], strict=False):
-            if end_ns > start_ns:
-                yield _slice(PHASES, phase, start_ns, end_ns, {"version": batch.version}, "trainer")
+        for phase in batch.phases:
+            name = LABELS.get(phase.name, phase.name)
+            yield _slice(PHASES, name, phase.start_ns, phase.end_ns, {"version": batch.version}, "trainer")
         of_batch = levels["version"] == batch.version
         content = {
             "version": batch.version,
@@ -208,7 +209,7 @@ def trace_sums(events: Iterable[Event]) -> dict[str, Any]:
                 busy_ns.setdefault(event["pid"], 0)
             continue
         duration_ns = round(event["dur"] * NS_PER_US)
-        if event["tid"] == PHASES and event["name"] in TRAINING:
+        if event["tid"] == PHASES and event["name"] in TRAINED_IN:
             training_ns += duration_ns
         elif event["pid"] == GROUPS_PID:
             generated_tokens += content.get("generated_tokens", 0)

@@ -10,7 +10,15 @@ from typing import Any
 from simrl.runs.status import BATCHES, INSTANCES
 from simrl.runs.table_file import read_table
 
-TRAINER_PARTS = {"waiting": "wait_s", "log-prob": "logprob_s", "update": "update_s", "syncing": "publish_s"}
+TRAINER_PARTS = {
+    "waiting": "wait_s",
+    "between parts": "mini_batch_wait_s",
+    "switching": "switch_s",
+    "log-prob": "logprob_s",
+    "update": "update_s",
+    "syncing": "publish_s",
+}
+"""By column of batches.parquet; a run whose placement has no such phase lacks the column."""
 INSTANCE_PARTS = {
     "prefill": "prefill_s",
     "decode": "decode_s",
@@ -48,7 +56,8 @@ def time_breakdowns(folder: Path) -> list[Breakdown]:
         ConfigError: if a table is missing or damaged.
     """
     batches = {row["version"]: row for row in _rows(folder / BATCHES)}  # a row per staleness level; times are equal
-    trainer = {part: sum(row[column] for row in batches.values()) for part, column in TRAINER_PARTS.items()}
+    columns = {part: column for part, column in TRAINER_PARTS.items() if column in next(iter(batches.values()))}
+    trainer = {part: sum(row[column] for row in batches.values()) for part, column in columns.items()}
     instances = [
         Breakdown(f"instance {row['instance']}", {part: row[column] for part, column in INSTANCE_PARTS.items()})
         for row in _rows(folder / INSTANCES)

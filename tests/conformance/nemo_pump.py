@@ -18,8 +18,11 @@ from simrl.model.control.sampling import Sampling
 from simrl.model.cost.training import StepTime
 from simrl.model.engine.protocol import EngineView, RolloutListener
 from simrl.model.engine.requests import FinishedRequest, OpenRequest
+from simrl.model.placement.disaggregated import Disaggregated
+from simrl.model.placement.protocol import Parties
 from simrl.model.records import TrajectoryLog
 from simrl.model.simulation import DeadlockError
+from simrl.model.step_phases import StepPhases
 from simrl.model.trainer import Trainer
 from simrl.model.trajectory import Trajectories, Trajectory
 from tests.conformance.delegated import DelegatedController
@@ -229,14 +232,13 @@ def run_pump(script: dict[str, Any]) -> Diary:
     if streams:
         env.process(stream(control, noted, chunks, script))
     else:
+        parties = Parties(env, noted, rollout, StepPhases(env))
         Trainer(
-            env,
+            parties,
+            Disaggregated(parties, config.framework.weight_update, lambda _: script["t_sync"]),
             config.framework,
             script["steps"] + 1,
-            noted,
-            rollout,
-            lambda lengths: StepTime(len(lengths) * script["t_lp"], len(lengths) * script["t_mb"] + script["t_fin"]),
-            lambda _: script["t_sync"],
+            lambda lengths, _: StepTime(len(lengths) * script["t_lp"], len(lengths) * script["t_mb"] + script["t_fin"]),
         )
     try:
         env.run(until=noted.over)

@@ -18,7 +18,10 @@ from simrl.model.control.ledger import DROPPED, READY, RUNNING, Group, Ledger
 from simrl.model.control.rules import Rules
 from simrl.model.control.sampling import Sampling
 from simrl.model.cost.training import StepTime
+from simrl.model.placement.disaggregated import Disaggregated
+from simrl.model.placement.protocol import Parties
 from simrl.model.records import TrajectoryLog
+from simrl.model.step_phases import StepPhases
 from simrl.model.trainer import Trainer
 from simrl.model.trajectory import GENERATING, Trajectories, Trajectory
 from tests.conformance.side_by_side import Sample, SideBySide
@@ -222,14 +225,13 @@ class Loop:
     def train(self, train_s: list[float], sync_s: float) -> None:
         """Run our trainer: collect a batch, train it, publish."""
         times = iter(train_s)
+        parties = Parties(self.env, self.control, self.cluster, StepPhases(self.env))
         trainer = Trainer(
-            self.env,
+            parties,
+            Disaggregated(parties, "abort", lambda _: sync_s),
             FrameworkConfig("replay", eta=1, weight_update="abort", logprob_recompute=False),
             len(train_s),
-            self.control,
-            self.cluster,
-            lambda _: StepTime(0.0, next(times)),
-            lambda _: sync_s,
+            lambda *_: StepTime(0.0, next(times)),
         )
         self.env.run(until=trainer.process)
 

@@ -16,7 +16,10 @@ from simrl.model.control.ledger import Group
 from simrl.model.control.protocol import Controller
 from simrl.model.control.rules import Rules
 from simrl.model.cost.training import StepTime
+from simrl.model.placement.disaggregated import Disaggregated
+from simrl.model.placement.protocol import Parties
 from simrl.model.records import TrajectoryLog
+from simrl.model.step_phases import StepPhases
 from simrl.model.trainer import Trainer
 from simrl.model.trajectory import Trajectories
 from tests.conformance.delegated import DelegatedController
@@ -85,14 +88,14 @@ class Stage:
         """Start our trainer on *batches* batches (as many as there are *times*)."""
         step = iter(times)
         sync_s = repeat(syncs_s) if isinstance(syncs_s, float) else syncs_s
+        control = Rested(self.control, self.env, rest_s) if rest_s else self.control
+        parties = Parties(self.env, control, self.engines, StepPhases(self.env))
         return Trainer(
-            self.env,
+            parties,
+            Disaggregated(parties, self.framework.weight_update, lambda _: next(sync_s)),
             self.framework,
             len(times) if batches is None else batches,
-            Rested(self.control, self.env, rest_s) if rest_s else self.control,
-            self.engines,
-            lambda _: next(step),
-            lambda _: next(sync_s),
+            lambda *_: next(step),
             updates_per_publish,
         )
 

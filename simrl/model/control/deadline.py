@@ -97,6 +97,8 @@ class Backlog(Admission):
 class MostUrgent(Sampling):
     """The batch is the most urgent ready groups, as soon as all others can still meet their deadlines."""
 
+    whole_batches: ClassVar[bool] = True
+
     eta: Annotated[int, AtLeast(0)]
 
     def pick(self, ledger: Ledger) -> list[Group]:

@@ -68,7 +68,8 @@ class GroupController:
         rollout: Rollout,
     ) -> Self:
         """Return the controller of a run, with the rules of its framework."""
-        ledger = Ledger(config.groups_per_batch, config.group_size, config.versions)
+        parts = config.placement.parameter_sync_step
+        ledger = Ledger(config.groups_per_batch, config.group_size, config.versions, mini_batches=parts)
         return cls(env, compose_rules(config.framework), ledger, workload, trajectories, rollout)
 
     def start(self) -> None:
@@ -196,7 +197,7 @@ class GroupController:
         lines = [
             f"trainer: at version {ledger.version}, "
             + ("waits for a batch" if ledger.waiting_for_batch else "is not waiting for a batch")
-            + f" of {ledger.groups_per_batch} groups; {len(ledger.ready)} are ready, of admission versions "
+            + f" of {ledger.groups_per_take} groups; {len(ledger.ready)} are ready, of admission versions "
             + str(sorted({group.admission_version for group in ledger.ready.values()})),
             f"admission: {ledger.admitted} admitted, {ledger.taken} taken, {ledger.dropped} dropped, "
             f"{ledger.cancelled} cancelled; room for {self.rules.admission.room(ledger)} more",

@@ -63,6 +63,13 @@ class Ledger:
     """Whether new weights are being loaded."""
     publishes: list[tuple[int, int]] = field(default_factory=lambda: [(0, 0)])
     """When each version was published and how long the trainer had waited for batches by then, ns; by version."""
+    mini_batches: int = 1
+    """Parts in which the trainer takes a batch."""
+    groups_per_take: int = field(init=False)
+    """Groups the trainer takes at a time: a batch, or a mini-batch."""
+
+    def __post_init__(self) -> None:
+        self.groups_per_take = self.groups_per_batch // self.mini_batches
 
     @property
     def unconsumed(self) -> int:
@@ -71,8 +78,8 @@ class Ledger:
 
     @property
     def missing(self) -> int:
-        """Groups the forming batch still lacks."""
-        return self.groups_per_batch - len(self.forming)
+        """Groups the forming batch, or mini-batch, still lacks."""
+        return self.groups_per_take - len(self.forming)
 
     def wait_share(self, versions: int) -> float:
         """Return the share of the last *versions* versions' time, or of those there were, that the trainer waited."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from simrl.config.parameters import AtLeast
 from simrl.model.control.admission import Admission
@@ -34,6 +34,8 @@ class Reservations(Admission, Sampling):
     """Worst-case reservation at version + eta, greedy placement on completion, a full buffer is consumed."""
 
     eta: Annotated[int, AtLeast(0)]
+    whole_batches: ClassVar[bool] = True
+
     buffers: dict[int, Buffer] = field(default_factory=dict, init=False)
     """By step."""
     reserved_at: dict[int, int] = field(default_factory=dict, init=False)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from simrl.model.cost.colocation import switch_time
 from simrl.model.cost.iteration_table import iteration_table, weakest
 from simrl.model.cost.weight_sync import sync_rate
 
 if TYPE_CHECKING:
-    from simrl.config.schema import HardwareConfig, ModelConfig, RolloutConfig, TrainerConfig
+    from simrl.config.schema import HardwareConfig, ModelConfig, RolloutConfig, SimulationConfig, TrainerConfig
 
 MEASURED_PASSES = ("h100", "h200", "h800")
 """Cards whose passes the constants of a training pass were fitted or checked on, and their like."""
@@ -36,6 +37,22 @@ def provenance(
         "kv pool": _kv_pool(hardware, rollout),
         "weight sync": _weight_sync(hardware, model, trainer),
     }
+
+
+def switch_provenance(config: SimulationConfig) -> str:
+    """Say how far the time of changing between generating and training can be trusted.
+
+    Args:
+        config: With engines and trainer on the same accelerators.
+
+    Returns:
+        One line ``provenance: source``, with the times.
+    """
+    switch = switch_time(config.hardware, config.model, config.rollout, config.trainer, config.placement)
+    return (
+        f"{switch.provenance}: {switch.to_training_s:.2f} s to training, {switch.to_rollout_s:.2f} s back"
+        f" ({switch.source})"
+    )
 
 
 def _told(provenance: str, source: str) -> str:

@@ -107,6 +107,21 @@ class Cluster:
         """Stop admission everywhere and wait until no request is running."""
         yield AllOf(self.env, [instance.drain() for instance in self.instances])
 
+    def finish(self) -> Generator[Event, Any, None]:
+        """Wait until no request is in flight; a completion may bring new ones, elsewhere too."""
+        while any(view.in_flight for view in self.views()):
+            yield AllOf(self.env, [instance.finish() for instance in self.instances])
+
+    def sleep(self, mode: str) -> None:
+        """Give all engines' KV memory back; they compute nothing until wake()."""
+        for instance in self.instances:
+            instance.reach().sleep(mode)
+
+    def wake(self) -> None:
+        """Let all engines take requests again."""
+        for instance in self.instances:
+            instance.reach().wake()
+
     def views(self) -> list[EngineView]:
         """Return what the engines show now, by instance; nothing is disturbed."""
         now = now_ns(self.env)

@@ -29,6 +29,7 @@ class Instance:
         self._priority = COMPLETION + index
         self._interrupted = False
         self._drained: Event | None = None
+        self._emptied: Event | None = None
         self.process = env.process(self._run())
 
     def _run(self) -> Generator[Event, Any, None]:
@@ -38,6 +39,9 @@ class Instance:
             if self._drained is not None and self._runs_nothing:
                 self._drained.succeed()
                 self._drained = None
+            if self._emptied is not None and self._is_empty:
+                self._emptied.succeed()
+                self._emptied = None
             due_ns = self.engine.advance()
             pause = Event(self.env) if due_ns is None else Alarm(self.env, due_ns - now_ns(self.env), self._priority)
             try:
@@ -48,6 +52,10 @@ class Instance:
     @property
     def _runs_nothing(self) -> bool:
         return self.engine.look(now_ns(self.env)).running == 0
+
+    @property
+    def _is_empty(self) -> bool:
+        return self.engine.look(now_ns(self.env)).in_flight == 0
 
     def reach(self) -> Engine:
         """Bring the engine to the present so that it can be acted on; its plan is made anew afterwards."""
@@ -66,3 +74,12 @@ class Instance:
         else:
             self._drained = drained
         return drained
+
+    def finish(self) -> Event:
+        """Return an event for when no request is in flight."""
+        emptied = Event(self.env)
+        if self._is_empty:
+            emptied.succeed()
+        else:
+            self._emptied = emptied
+        return emptied

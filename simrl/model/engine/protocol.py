@@ -200,5 +200,14 @@ class Rollout(Protocol):
     def drain(self) -> Generator[Event, Any, None]:
         """Stop admission everywhere and wait until no request is running."""
 
+    def finish(self) -> Generator[Event, Any, None]:
+        """Wait until no request is in flight."""
+
+    def sleep(self, mode: str) -> None:
+        """Give all engines' KV memory back; they compute nothing until :meth:`wake`. Modes as an engine's."""
+
+    def wake(self) -> None:
+        """Let all engines take requests again."""
+
     def views(self) -> list[EngineView]:
         """Return what the engines show now, by instance; nothing is disturbed."""

@@ -5,12 +5,17 @@ Asked while the trainer waits for a batch: drops first, then picks, until nothin
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from simrl.model.control.ledger import Group, Ledger
 from simrl.model.control.rule import Rule
 
 
 class Sampling(Rule):
     """A sampling rule."""
+
+    whole_batches: ClassVar[bool] = False
+    """Whether what it picks makes sense for whole batches only, not for mini-batches as they become ready."""
 
     def stale(self, ledger: Ledger) -> list[Group]:  # noqa: ARG002
         """Return the ready groups to drop now."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from simrl.config.parameters import AtLeast
 from simrl.model.control.ledger import Group, Ledger
@@ -19,6 +19,8 @@ class VersionByVersion(Sampling):
     2026-08-19), in completion order within a version. With a whole ratio and nothing filtered a batch is exactly the
     groups admitted *ratio* versions ago.
     """
+
+    whole_batches: ClassVar[bool] = True
 
     ratio: Annotated[float, AtLeast(0)]
     """async_generation_ratio. Rounded up it is the oldest age that trains; of that age a batch has no more than the

@@ -1,0 +1,1 @@
+"""Placements: which phases run on which accelerators, and what happens between them."""
