@@ -94,6 +94,41 @@ def test_a_simulated_run_predicts_itself(form: str, exported: Callable[[str], Pa
     assert np.abs(predicted[:5] / measured[:5] - 1).max() < STEP_WITHIN
 
 
+TIGHT = ("framework=skyrl", "versions=5", "rollout.kv_blocks=12000")
+OTHERS = (("framework=areal", "versions=5"), TIGHT, ("framework=trl", "versions=6", "workload=math_reasoning_8k"))
+
+
+@pytest.mark.parametrize("given", OTHERS)
+def test_whatever_is_called_identified_is_right(given: tuple[str, ...], tmp_path: Path) -> None:
+    """Under other frameworks, a full KV pool and short responses, what is identified is within 3 %, and some is."""
+    export(simrl.load_config(given), "tidy", tmp_path / "run")
+    fitted, _ = fit_import(tmp_path / "run", [*LAYOUT, given[0]], tmp_path / "fit", "mine")
+    known = truths(simrl.load_config(given))
+    sure = [one for one in fitted.coefficients if one.standing == IDENTIFIED and one.key in known]
+    assert len(sure) >= 2
+    for one in sure:
+        if one.key != "rollout.kv_blocks":
+            assert one.value == pytest.approx(known[one.key], rel=IDENTIFIED_WITHIN), one.key
+
+
+def test_an_always_full_pool_does_not_tell_base_from_context(tmp_path: Path) -> None:
+    """Contexts hardly change there: neither is called identified, and the report says so."""
+    export(simrl.load_config(TIGHT), "tidy", tmp_path / "run")
+    fitted, report = fit_import(tmp_path / "run", [*LAYOUT, TIGHT[0]], tmp_path / "fit", "mine")
+    for name in ("decode_base_s", "decode_per_context_token_s"):
+        assert fitted.coefficient(f"rollout.costs.{name}").standing == ROUGH
+    assert "base, request and context are not told apart" in report
+
+
+def test_cancelled_trajectories_make_lengths_rough(tmp_path: Path) -> None:
+    """Where many were cancelled, those that are left are shorter than all: no length is called identified."""
+    export(simrl.load_config(["framework=roll", "versions=4"]), "tidy", tmp_path / "run")
+    fitted, report = fit_import(tmp_path / "run", [*LAYOUT, "framework=roll"], tmp_path / "fit", "mine")
+    assert fitted.lost > 0.02
+    assert all(one.standing == ROUGH for one in fitted.coefficients if one.key.startswith("workload."))
+    assert "the true tail is longer" in report
+
+
 def test_the_options_carry_their_label_and_are_taken_at_once(exported: Callable[[str], Path], tmp_path: Path) -> None:
     """hardware, workload, framework and experiment are options; the engine's costs say they are the user's."""
     _, report = fit_import(exported("verl"), LAYOUT, tmp_path / "fit", "mine")

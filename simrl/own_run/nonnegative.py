@@ -19,6 +19,9 @@ rows only ever lack time, so the deviation is taken from the rows on the other s
 LEAST_USED = 1 / 3
 """Share of the rows that stays at least."""
 ROUNDS = 8
+LAW_ERROR = 0.005
+"""No law is better than this, as a share of what is explained: smaller residuals count as this large, for they are no
+chance that more rows would average out."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class Solution:
 
     values: NDArray[np.float64]
     covariance: NDArray[np.float64]
-    """NaN for coefficients at zero."""
+    """A coefficient that ended at zero counts as free: where it stands in for others, these are not certain either."""
     residuals: NDArray[np.float64]
     """Of all rows, those left out included, without weights."""
     used: NDArray[np.bool_]
@@ -138,13 +141,22 @@ def trimmed(
         if now.sum() < max(rows.shape[1] + 2, LEAST_USED * len(wanted)) or (now == used).all():
             break
         used = now
-        square = float(np.average(np.square(residuals[used]), weights=weights[used]))
+        square = _mean_square(residuals[used], wanted[used], weights[used])
         values = _with_prior(rows[used], wanted[used], weights[used], prior, square)
-    square = float(np.average(np.square(wanted - rows @ values)[used], weights=weights[used]))
+    square = _mean_square((wanted - rows @ values)[used], wanted[used], weights[used])
     values = _with_prior(rows[used], wanted[used], weights[used], prior, square)
     residuals = wanted - rows @ values
-    covariance = _covariance(rows[used], residuals[used], weights[used], values > 0, square / prior.errors**2)
+    free = (rows[used] != 0).any(axis=0)
+    covariance = _covariance(rows[used], residuals[used], weights[used], free, square / prior.errors**2)
+    chance = float(np.average(np.square(residuals[used]), weights=weights[used]))
+    covariance *= max(1.0, square / max(chance, 1e-300))
     return Solution(values, covariance, residuals, used)
+
+
+def _mean_square(residuals: NDArray[np.float64], wanted: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
+    """Return the mean square of residuals, but no less than the law's own error."""
+    least = LAW_ERROR**2 * float(np.average(np.square(wanted), weights=weights))
+    return max(least, float(np.average(np.square(residuals), weights=weights)))
 
 
 def _covariance(

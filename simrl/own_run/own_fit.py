@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from simrl.model.cost.iteration_table import IterationTable, iteration_table
 from simrl.model.cost.memory import kv_blocks
 from simrl.own_run.engine_fit import LEAST_SPREAD, LEAST_WINDOWS, EngineFit, fit_engine
@@ -19,10 +21,12 @@ if TYPE_CHECKING:
     from simrl.own_run.stored_import import StoredImport
 
 IDENTIFIED, ROUGH, OPEN = "identified", "rough", "not measured"
-SURE = 0.05
+SURE = 0.03
 """Half-width of the 95 % interval, as a share of the value, up to which a value is called identified."""
 TOGETHER = 0.95
 """Correlation from which on two coefficients stand for one."""
+FEW_LOST = 0.02
+"""Share of trajectories that may be dropped or cancelled before lengths of those that are left stand for all."""
 WORST_RESIDUAL = 0.05
 """Root mean square of a window's share that the law misses, from which on no engine coefficient is identified."""
 
@@ -53,6 +57,8 @@ class OwnFit:
     trainer: TrainerFit | None
     sync: SyncFit | None
     kv_blocks: int | None
+    lost: float = 0.0
+    """Share of trajectories that were dropped or cancelled."""
     notes: list[str] = field(default_factory=list)
     """What the data cannot tell, in words."""
 
@@ -88,10 +94,11 @@ def fit_own_run(run: StoredImport, config: SimulationConfig) -> OwnFit:
         costs, coefficients = _engine_coefficients(engine, known, notes)
     blocks = _pool(run, config, coefficients, notes)
     lengths = fit_lengths(run.trajectories)
-    _length_coefficients(lengths, coefficients, notes)
+    lost = lost_share(run)
+    _length_coefficients(lengths, lost, coefficients, notes)
     trainer, sync = fit_trainer(run, config), fit_sync(run.steps)
     _trainer_coefficients(trainer, sync, config, coefficients, notes)
-    return OwnFit(coefficients, costs, engine, lengths, trainer, sync, blocks, notes)
+    return OwnFit(coefficients, costs, engine, lengths, trainer, sync, blocks, lost, notes)
 
 
 def _engine_coefficients(
@@ -100,7 +107,7 @@ def _engine_coefficients(
     """Return the costs to use and how far each is to be trusted."""
     out = _decode(fitted, known, notes)
     out["prefill_per_token_s"] = _prefill(fitted, known, notes)
-    out["decode_floor_s"] = _floor(fitted, out, notes)
+    out["decode_floor_s"] = _floor(fitted, out, known, notes)
     if fitted.residual > WORST_RESIDUAL:
         notes.append(
             f"engine: the law misses {fitted.residual:.1%} of a window's time (root mean square); no coefficient of it "
@@ -137,6 +144,11 @@ def _decode(fitted: EngineFit, known: IterationTable, notes: list[str]) -> Stand
             "measured, at other batch sizes it is a guess. Log the ramp-up or a smaller batch too."
         )
         out |= {name: (out[name][0], ROUGH) for name in names[:2]}
+    notes += [
+        f"{name} ended at zero: the windows do not tell it from the others, which carry its share."
+        for name in names
+        if fitted.values[name] <= 0 and out[name][1] != OPEN
+    ]
     for (first, one), (second, other) in combinations(enumerate(names), 2):
         if min(fitted.values[one], fitted.values[other]) <= 0 or IDENTIFIED in (out[one][1], out[other][1]):
             continue
@@ -159,11 +171,12 @@ def _prefill(fitted: EngineFit, known: IterationTable, notes: list[str]) -> tupl
     return value, ROUGH
 
 
-def _floor(fitted: EngineFit, out: Standings, notes: list[str]) -> tuple[float, str]:
+def _floor(fitted: EngineFit, out: Standings, known: IterationTable, notes: list[str]) -> tuple[float, str]:
     if fitted.values["decode_floor_s"] > 0:
         return fitted.values["decode_floor_s"], _standing(fitted, "decode_floor_s")
-    notes.append("decode floor: no windows with few requests that lie above the line; the line goes on down to 1.")
-    return out["decode_base_s"][0] + out["decode_per_request_s"][0], OPEN
+    notes.append("decode floor: no windows with few requests that lie above the line.")
+    measured_down_to = out["decode_base_s"][0] + out["decode_per_request_s"][0] * max(1.0, fitted.requests[0])
+    return min(float(known.decode_linear_s[1]), measured_down_to), OPEN
 
 
 def _pool(run: StoredImport, config: SimulationConfig, coefficients: list[Coefficient], notes: list[str]) -> int | None:
@@ -179,7 +192,14 @@ def _pool(run: StoredImport, config: SimulationConfig, coefficients: list[Coeffi
     return blocks
 
 
-def _length_coefficients(lengths: LengthLaw | None, out: list[Coefficient], notes: list[str]) -> None:
+def lost_share(run: StoredImport) -> float:
+    """Return the share of trajectories that were dropped or cancelled, as far as the steps say."""
+    dropped, trained = np.nansum(run.steps["dropped"]), np.nansum(run.steps["trajectories"])
+    trained = trained or np.isfinite(run.trajectories["step"]).sum()
+    return float(dropped / (dropped + trained)) if dropped else 0.0
+
+
+def _length_coefficients(lengths: LengthLaw | None, lost: float, out: list[Coefficient], notes: list[str]) -> None:
     if lengths is None:
         notes.append("lengths: no rollouts were dumped; SimRL's workload stays. Dump rollouts.")
         return
@@ -189,7 +209,12 @@ def _length_coefficients(lengths: LengthLaw | None, out: list[Coefficient], note
         ("workload.sigma_within_group", lengths.sigma_within, lengths.within_error),
     ]
     for key, value, error in rows:
-        out.append(Coefficient(key, value, error, standing_of(value, error)))
+        out.append(Coefficient(key, value, error, standing_of(value, error) if lost <= FEW_LOST else ROUGH))
+    if lost > FEW_LOST:
+        notes.append(
+            f"lengths: {lost:.0%} of the trajectories were dropped or cancelled; what was cancelled has no whole "
+            "length, and long ones are cancelled first: the true tail is longer than the fitted one."
+        )
     if not lengths.grouped:
         notes.append("lengths: groups are not known, or too few; all spread is put between groups.")
 

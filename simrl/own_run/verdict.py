@@ -6,7 +6,7 @@ import math
 from typing import NamedTuple
 
 from simrl.own_run.option_files import LABEL
-from simrl.own_run.own_fit import IDENTIFIED, OPEN, ROUGH, WORST_RESIDUAL, Coefficient, OwnFit
+from simrl.own_run.own_fit import FEW_LOST, IDENTIFIED, OPEN, ROUGH, WORST_RESIDUAL, Coefficient, OwnFit
 from simrl.text_table import markdown_table, number_text
 
 GOOD_UPDATE = 0.10
@@ -67,7 +67,7 @@ def verdict(fitted: OwnFit) -> list[str]:
     _training(fitted, answers)
     _lengths(fitted, answers)
     sure = sum(one.standing == IDENTIFIED for one in fitted.coefficients)
-    head = f"{sure} of {len(fitted.coefficients)} values are identified (95 % interval within 5 %)."
+    head = f"{sure} of {len(fitted.coefficients)} values are identified (95 % interval within 3 %)."
     lines = [head, "", "Usable for:", "", *[f"* {text}" for text in answers.good or ["nothing yet"]]]
     lines += ["", "Not usable for:", "", *[f"* {text}" for text in answers.bad or ["nothing that SimRL models"]]]
     if answers.advice:
@@ -112,8 +112,11 @@ def _training(fitted: OwnFit, answers: Answers) -> None:
 
 
 def _lengths(fitted: OwnFit, answers: Answers) -> None:
-    if fitted.lengths is not None and fitted.lengths.grouped:
+    if fitted.lost > FEW_LOST:
+        answers.bad.append("the long tail, waste and staleness: lengths of cancelled trajectories are missing")
+    elif fitted.lengths is not None and fitted.lengths.grouped:
         answers.good.append("waiting for long trajectories, waste and staleness, at these lengths")
+    if fitted.lengths is not None and fitted.lengths.grouped:
         return
     known = fitted.lengths is not None
     answers.bad.append(
