@@ -12,7 +12,12 @@ from simrl.config.option_folders import config_folder
 from simrl.config.schema import EngineCosts, SimulationConfig
 from tests.conftest import compose_config
 
-FRAMEWORKS = sorted(path.stem for path in (Path(config_folder()) / "framework").glob("*.yaml"))
+FILES = sorted((Path(config_folder()) / "framework").glob("*.yaml"))
+FRAMEWORKS = [file.stem for file in FILES if "override /placement" not in file.read_text()]
+PLACED_FRAMEWORKS = [file.stem for file in FILES if file.stem not in FRAMEWORKS]
+"""Those that bring a placement with them."""
+
+WITH_WARMUP = ("verl_drop", "verl_wait", "verl_v1_separate_async")
 
 
 @st.composite
@@ -22,7 +27,7 @@ def small_configs(draw: st.DrawFn, frameworks: tuple[str, ...] = tuple(FRAMEWORK
     eta = draw(st.integers(1, 4))
     form = draw(st.sampled_from(FORMS))
     overrides = [f"framework={framework}", f"framework.eta={eta}", f"framework.form={form}", "hardware.gpus=16"]
-    if framework.startswith("verl"):
+    if framework in WITH_WARMUP:
         overrides.append(f"framework.warmup={draw(st.integers(0, 3))}")
     update = draw(st.sampled_from([None, "abort", "keep", "recompute", "drain"]))
     if update:

@@ -173,3 +173,22 @@ def test_what_no_placement_is_is_refused(key: str, value: object, configure: Cal
     """Unknown kinds, levels and backends, and negative times."""
     with pytest.raises(ConfigError, match=f"placement.{key}={value}"):
         configure("placement=colocated", f"placement.{key}={value}")
+
+
+def test_partial_rollout_interrupts_what_runs_beyond_the_batch(tmp_path: Path) -> None:
+    """The batch is the group there at 2 s; the other's 2 tokens are kept, computed again after the weights, and go on.
+
+    Change 2 s, train 8 s, back 3 s, weights 4 s: at 19 s the second group prefills its 6 + 2 tokens, which gives its
+    third, and ends at 22 s. It is trained with tokens of two versions.
+    """
+    lengths = [*SHORT_AND_LONGER, (6, [9])]
+    partial = ("placement=colocated_partial", "framework=verl_v1_colocate_async", "framework.eta=1")
+    given = {"versions": 2, "placement": TIMES, "trainer": {"weight_sync_s": 4}}
+    records = worked(tmp_path, lengths, *partial, **given)
+    first, second = records.batches
+    assert [(phase.name, phase.end_ns / S) for phase in first.phases] == [
+        (WAIT, 2), (SWITCH, 4), (LOGPROB, 6), (UPDATE, 12), (SWITCH, 15), (PUBLISH, 19),
+    ]  # fmt: skip
+    assert (second.wait_ns, second.start_ns) == (19 * S, 22 * S)
+    assert segments_of(records, 1) == [(0, 2), (1, 3)]
+    assert records.trajectories["reprefill_tokens"][1] == 7  # a token has no KV yet when it comes

@@ -30,6 +30,8 @@ TWO_NODES = ("hardware.gpus=16", "trainer.tensor_parallel=4", "trainer.pipeline_
 LARGE = ("deepseek_v3", "glm_4_5_air", "gpt_oss_120b", "llama3_3_70b", "qwen3_235b_a22b")
 NEEDS = {
     **{("model", name): MANY for name in LARGE},
+    ("placement", "streaming"): ("groups_per_batch=4",),
+    **{("framework", f"verl_{name}"): ("groups_per_batch=4",) for name in ("v1_separate_async", "fully_async")},
     ("workload", "trace"): ("workload.path=tests/data/tiny_trace.jsonl",),
     ("workload", "histogram"): ("workload.path=tests/data/tiny_histogram.csv",),
     ("workload", "quantiles"): ("workload.mean=2000", "workload.clip_share=0.02"),

@@ -64,7 +64,7 @@ def run_block(block: str, place: Path) -> None:
     assert done.returncode == 0, f"{block}\n{done.stdout}\n{done.stderr}"
 
 
-@pytest.mark.parametrize("page", ["sweeps.md", "sweeps_failures.md", "sweeps_trace.md", "results.md"])
+@pytest.mark.parametrize("page", ["sweeps.md", "sweeps_failures.md", "sweeps_trace.md", "results.md", "placement.md"])
 def test_commands_fit_a_terminal(page: str) -> None:
     """No line of a command is longer than 80 columns."""
     lines = [line for block in blocks(PAGE.with_name(page).read_text()) for line in block.splitlines()]
@@ -82,7 +82,7 @@ def test_the_pages_commands_leave_what_it_says(tmp_path: Path) -> None:
     assert all(f"`{name}`" in PAGE.read_text() for name in NAMES)
 
 
-@pytest.mark.parametrize("page", ["sweeps_failures.md", "sweeps_trace.md"])
+@pytest.mark.parametrize("page", ["sweeps_failures.md", "sweeps_trace.md", "placement.md"])
 def test_the_commands_of_the_other_pages_run(page: str, tmp_path: Path) -> None:
-    """Each block of the pages on failures and on the timeline ends with exit code 0."""
+    """Each block of the pages on failures, on the timeline and on placements ends with exit code 0."""
     run_page(PAGE.with_name(page), tmp_path)

@@ -14,7 +14,7 @@ from simrl.config.schema import ConfigError, SimulationConfig
 from simrl.model.records import TRAINED, Records
 from simrl.model.simulation import prepare, simulate
 from tests.conftest import compose_config
-from tests.random_configs import small_configs
+from tests.random_configs import FRAMEWORKS, PLACED_FRAMEWORKS, small_configs
 from tests.test_invariants import RULES, same_records
 
 PLACEMENTS = {kind: compose_config(f"placement={kind}", "hardware.gpus=16").placement for kind in KINDS}
@@ -23,7 +23,7 @@ PLACEMENTS = {kind: compose_config(f"placement={kind}", "hardware.gpus=16").plac
 @st.composite
 def placed_configs(draw: st.DrawFn, kinds: tuple[str, ...] = KINDS) -> SimulationConfig:
     """Draw a small configuration with any placement that its framework admits, its own or another."""
-    config = draw(small_configs())
+    config = draw(small_configs((*FRAMEWORKS, *PLACED_FRAMEWORKS)))
     placement = PLACEMENTS[draw(st.sampled_from(kinds))]
     if placement.same_gpus:
         times = [draw(st.sampled_from([0.0, 0.05])) for _ in range(2)]

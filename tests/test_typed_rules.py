@@ -189,7 +189,7 @@ def test_a_knob_reaches_its_rules_the_summary_and_the_stored_configuration(confi
 
 def test_every_framework_says_how_it_looks() -> None:
     """Figures list the article's fourteen, then the others, then its four layers, each by its file's ``order``."""
-    listed = [*style.ARTICLE_FRAMEWORKS, *style.NEW_FRAMEWORKS, *style.LAYERS]
+    listed = [*style.ARTICLE_FRAMEWORKS, *style.NEW_FRAMEWORKS, *style.PLACED_FRAMEWORKS, *style.LAYERS]
     assert list(style.LOOKS) == listed, "look.order: after the article's, before the layers'"
     assert len(style.ARTICLE_FRAMEWORKS) == 14, "look.article: true is for the mechanisms that the article compares"
     assert (set(style.NEW_FRAMEWORKS) >= {"psrl", "deadline"}, len(style.LAYERS)) == (True, 4)

@@ -12,7 +12,7 @@ WEIGHT_UPDATES = ("abort", "keep", "recompute", "drain")
 FORMS = ("article", "upstream")
 BOUND_BY = ("max_age", "order")
 KNOB_TYPES: dict[str, tuple[type, ...]] = {"int": (int,), "float": (int, float), "bool": (bool,), "str": (str,)}
-KINDS = ("admission", "drop", "cancel", "wait", "ours", "layers", "")
+KINDS = ("admission", "drop", "cancel", "wait", "ours", "layers", "placement", "")
 DASHES = ("solid", "dotted", "dashed", "dashdot", "long", "double")
 FOLDER_NAME = re.compile(r"\w[\w.-]{0,99}")
 
@@ -51,7 +51,8 @@ class Look:
     dashes: str = "dotted"
     """solid | dotted | dashed | dashdot | long | double."""
     kind: str = ""
-    """admission (blue) | drop (orange) | cancel (purple) | wait (green) | ours (black) | layers (the ablation)."""
+    """admission (blue) | drop (orange) | cancel (purple) | wait (green) | ours (black) | layers (the ablation) |
+    placement (comes with one)."""
     order: float = 1000.0
     """Where figures list it; frameworks of one order by name."""
     article: bool = False

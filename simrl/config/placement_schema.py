@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from simrl.config.ranges import ConfigError, at_least, one_of
 from simrl.config.trainer_schema import SYNC_BACKENDS
 
-KINDS = ("disaggregated", "colocated", "one_step_off")
+KINDS = ("disaggregated", "colocated", "colocated_partial", "one_step_off")
 SLEEP_LEVELS = (1, 2)
 
 
@@ -17,8 +17,9 @@ class PlacementConfig:
 
     name: str = "disaggregated"
     kind: str = "disaggregated"
-    """disaggregated (engines and trainer on accelerators of their own) | colocated (on the same; engines sleep while
-    it trains, after what runs has ended) | one_step_off (on their own; weights go out between batches)."""
+    """disaggregated (engines and trainer on accelerators of their own) | colocated (on the same: engines sleep while it
+    trains, after what runs has ended) | colocated_partial (what runs is interrupted and goes on afterwards) |
+    one_step_off (on their own; weights go out between batches)."""
     sleep_level: int = 2
     """1 (sleeping engines keep their weights on the host) | 2 (they drop them: a weight sync brings them back)."""
     to_training_s: float | None = None
@@ -39,7 +40,7 @@ class PlacementConfig:
     @property
     def same_gpus(self) -> bool:
         """Whether engines and trainer are on the same accelerators."""
-        return self.kind == "colocated"
+        return self.kind in ("colocated", "colocated_partial")
 
 
 def check_placement(placement: PlacementConfig) -> None:

@@ -125,7 +125,8 @@ ARTICLE_FRAMEWORKS = tuple(name for name, look in LOOKS.items() if look.article)
 """The mechanisms the article compares."""
 LAYERS = tuple(name for name, look in LOOKS.items() if look.kind == "layers")
 """The compositions of its ablation."""
-NEW_FRAMEWORKS = tuple(name for name in LOOKS if name not in (*ARTICLE_FRAMEWORKS, *LAYERS))
+PLACED_FRAMEWORKS = tuple(name for name, look in LOOKS.items() if look.kind == "placement")
+NEW_FRAMEWORKS = tuple(name for name in LOOKS if name not in (*ARTICLE_FRAMEWORKS, *PLACED_FRAMEWORKS, *LAYERS))
 """The mechanisms it does not compare."""
 
 

@@ -65,16 +65,16 @@ class Ledger:
     """When each version was published and how long the trainer had waited for batches by then, ns; by version."""
     mini_batches: int = 1
     """Parts in which the trainer takes a batch."""
-    groups_per_take: int = field(init=False)
-    """Groups the trainer takes at a time: a batch, or a mini-batch."""
-
-    def __post_init__(self) -> None:
-        self.groups_per_take = self.groups_per_batch // self.mini_batches
 
     @property
     def unconsumed(self) -> int:
         """Groups running or ready."""
         return len(self.running) + len(self.ready)
+
+    @property
+    def groups_per_take(self) -> int:
+        """Groups the trainer takes at a time: a batch, or a mini-batch."""
+        return self.groups_per_batch // self.mini_batches
 
     @property
     def missing(self) -> int:

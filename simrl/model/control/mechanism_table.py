@@ -63,7 +63,7 @@ def rows() -> list[tuple[str, ...]]:
         out.append(
             (
                 plain["name"],
-                f"`{plain['upstream_knob']}`",
+                f"`{plain['upstream_knob']}`" if "upstream_knob" in plain else "no knob",
                 plain["bounds"],
                 bound_text(framework),
                 rule_text("admission", plain["admission"]),

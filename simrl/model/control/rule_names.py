@@ -13,6 +13,7 @@ RULES: dict[str, dict[str, str]] = {
         "buffer_permits": f"{CONTROL}.admission.buffer_permits:BufferPermits",
         "quota_and_extras": f"{CONTROL}.admission.quota_and_extras:QuotaAndExtras",
         "adaptive_concurrency": f"{CONTROL}.prime_rl.concurrency:AdaptiveConcurrency",
+        "dispatch_count": f"{CONTROL}.admission.dispatch_count:DispatchCount",
         "backlog": f"{CONTROL}.deadline:Backlog",
         "reservations": f"{CONTROL}.psrl:Reservations",
     },

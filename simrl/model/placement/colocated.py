@@ -39,6 +39,8 @@ class Colocated:
         self._parties = parties
         self._sync_ns = to_ns(sync_s)
         self._to_training_ns, self._to_rollout_ns = to_ns(switch.to_training_s), to_ns(switch.to_rollout_s)
+        self._mode = DRAIN
+        """In which the engines went to sleep."""
 
     @classmethod
     def placed(cls, config: SimulationConfig) -> SimulationConfig:
@@ -59,12 +61,15 @@ class Colocated:
 
     def to_training(self) -> Generator[Event, Any, None]:
         """Let the engines end what runs, send them to sleep and bring the trainer's state in."""
-        rollout, phases = self._parties.rollout, self._parties.phases
-        yield from rollout.drain()
-        phases.end(WAIT)
-        rollout.sleep(DRAIN)
+        yield from self._parties.rollout.drain()
+        self._parties.phases.end(WAIT)
+        yield from self._fall_asleep(DRAIN)
+
+    def _fall_asleep(self, mode: str) -> Generator[Event, Any, None]:
+        self._mode = mode
+        self._parties.rollout.sleep(mode)
         yield from self._take(self._to_training_ns)
-        phases.end(SWITCH)
+        self._parties.phases.end(SWITCH)
 
     def publish(self, version: int) -> Generator[Event, Any, None]:
         """Take the trainer's state out, update the weights and wake the engines."""
@@ -73,7 +78,7 @@ class Colocated:
         phases.end(SWITCH)
         controller.begin_publish(version)
         yield from self._take(self._sync_ns)
-        rollout.update_weights(version, DRAIN, now_ns(env))
+        rollout.update_weights(version, self._mode, now_ns(env))
         rollout.wake()
         controller.end_publish(version)
         phases.end(PUBLISH)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 PLACEMENTS = {
     "disaggregated": "simrl.model.placement.disaggregated:Disaggregated",
     "colocated": "simrl.model.placement.colocated:Colocated",
+    "colocated_partial": "simrl.model.placement.colocated_partial:ColocatedPartial",
     "one_step_off": "simrl.model.placement.one_step_off:OneStepOff",
 }
 """Import paths, so that a run loads no other placement than it has."""
