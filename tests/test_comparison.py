@@ -264,7 +264,7 @@ def test_the_page_stands_alone(loads: list[Load], tmp_path: Path) -> None:
     assert table[: table.index("</table>")].count("<tr ") == 371
     assert "data:image/png;base64," in page
     assert not any(mark in page for mark in ('src="http', "<link", "@import", "url("))
-    assert "fitted on AReaL, SkyRL and verl values alone; all others are predictions" in page
+    assert "fitted on AReaL's, SkyRL's and verl drop's values alone" in page
     assert not any(mark in page for mark in ("{{", "{%", "&lt;wbr"))
     assert "Every claim" not in page
     assert "Every conclusion rests on all loads" in " ".join(page.split())

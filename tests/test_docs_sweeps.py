@@ -35,8 +35,7 @@ def run_page(page: Path, place: Path) -> None:
     """Run a page's commands in one folder, SimRL's in this process: its start is what takes longest."""
     for command in (command for block in blocks(page.read_text()) for command in commands(block)):
         words = shlex.split(command.replace("\\\n", " "), comments=True)
-        many = "-m" in words[3:] and "hydra.launcher.n_jobs=1" not in words  # of which Hydra starts one a process
-        if words[:3] != ["python", "-m", "simrl"] or many:
+        if words[:3] != ["python", "-m", "simrl"] or "-m" in words[3:]:  # Hydra starts one multirun a process
             run_block(command, place)
             continue
         given = [str(path) for word in words[3:] for path in (place.glob(word) if "*" in word else [word])]

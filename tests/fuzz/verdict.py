@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import math
+import os
+import subprocess
+import sys
 import traceback
 import warnings
 from contextlib import redirect_stderr, redirect_stdout
@@ -31,6 +34,7 @@ from simrl.terminal import printable
 from tests.fuzz.odd_inputs import Known, OddInput
 
 REFUSALS = (ConfigError, HydraException, OmegaConfBaseException)
+ROOT = Path(__file__).parents[2]
 LONGEST_LINE = 2500
 LONGEST_S = 20.0
 """One input; none that runs takes more than a second."""
@@ -69,7 +73,7 @@ def verdict(given: OddInput, folder: Path) -> Verdict:
         with time_limit(LONGEST_S), warnings.catch_warnings():
             warnings.simplefilter("error", RuntimeWarning)  # on a terminal it would be lines of its own
             if given.kind in ("command", "multirun"):
-                return _command(given, folder)
+                return (_command if given.kind == "command" else _multirun)(given, folder)
             if given.kind == "sweep":
                 return _sweep(file)
             path = (f"workload.path='{file}'",) if given.kind == "trace" else ()
@@ -125,9 +129,24 @@ def _command(given: OddInput, folder: Path) -> Verdict:
             )
         except SystemExit as left:
             code = left.code
-    said = err.getvalue()
+    return _ended(code, out.getvalue(), err.getvalue())
+
+
+def _multirun(given: OddInput, folder: Path) -> Verdict:
+    """Start a process: Hydra loads its plugins anew for a second multirun of one, and then nothing can be pickled."""
+    if any("\0" in word for word in given.arguments):
+        return Verdict("refused", "no process has such an argument")
+    ended = subprocess.run(
+        [sys.executable, "-m", "simrl", *given.arguments],
+        cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return _ended(ended.returncode, ended.stdout, ended.stderr)
+
+
+def _ended(code: object, out: str, said: str) -> Verdict:
+    """Return the verdict of a command: 0, or one line on stderr and 2."""
     if code == 0:
         return Verdict("runs")
-    if code != 2 or out.getvalue() or said.count("\n") != 1:
-        return Verdict("finding", f"exit code {code}: {said} {out.getvalue()[:500]}")
+    if code != 2 or out or said.count("\n") != 1:
+        return Verdict("finding", f"exit code {code}: {said} {out[:500]}")
     return _line(said.removesuffix("\n"))
