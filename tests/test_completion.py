@@ -66,7 +66,7 @@ def test_bash_completes(tmp_path: Path) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     script = """
 eval "$(simrl -sc install=bash)"
-for line in "simrl pla" "simrl plan hardware=h10"; do
+for line in "simrl cal" "simrl plan hardware=h10"; do
   COMP_LINE="$line" COMP_POINT=${#line} words=($line); COMP_CWORD=$((${#words[@]} - 1))
   hydra_bash_completion; echo "${COMPREPLY[@]}"
 done
@@ -75,4 +75,4 @@ done
         ["bash", "-c", script],  # noqa: S607
         cwd=tmp_path, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert done.stdout.split() == ["plan", "hardware=h100"], done.stderr
+    assert done.stdout.split() == ["calibrate", "hardware=h100"], done.stderr

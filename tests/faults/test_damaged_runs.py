@@ -73,9 +73,10 @@ def damage_footer(file: Path) -> None:
 
 
 def damage_inside(file: Path) -> None:
-    """Turn one byte in the middle of a file."""
+    """Turn some bytes in the middle of a file: one alone may be of a value, which no reader can know."""
     content = bytearray(file.read_bytes())
-    content[len(content) // 3] ^= 0xFF
+    for place in range(len(content) // 3, len(content) // 3 + 200):
+        content[place] ^= 0xFF
     file.write_bytes(bytes(content))
 
 
